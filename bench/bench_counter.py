@@ -1,0 +1,87 @@
+"""Counter: 1,000 ticks in one measurement, so that the harness itself does not show.
+
+The limit of any Python-callable object is an empty method; the peers are what one would write without the
+counter. Read the ratio inside a group.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from typing import Any
+
+import pytest
+
+from jobcore import Counter
+
+TICKS = 1_000
+
+
+class Empty:
+    def count_up(self) -> None:
+        pass
+
+
+class LockedInt:
+    """A Python int behind a lock: the plain way to count from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._value = 0
+
+    def count_up(self) -> int:
+        with self._lock:
+            before = self._value
+            self._value = before + 1
+        return before
+
+    def retrieve(self) -> int:
+        return self._value
+
+
+def tick(call: Callable[[], object]) -> None:
+    for _ in repeat(None, TICKS):
+        call()
+
+
+COUNT_UP: dict[str, Callable[[], Callable[[], object]]] = {
+    "jobcore": lambda: Counter().count_up,
+    "limit: empty Python method": lambda: Empty().count_up,
+    "peer: itertools.count": lambda: itertools.count().__next__,
+    "peer: int behind a lock": lambda: LockedInt().count_up,
+}
+
+
+@pytest.mark.benchmark(group="counter: 1,000 x count up")
+@pytest.mark.parametrize("who", COUNT_UP)
+def bench_count_up(benchmark: Any, who: str) -> None:
+    benchmark(tick, COUNT_UP[who]())
+
+
+@pytest.mark.benchmark(group="counter: 1,000 x test and count down")
+@pytest.mark.parametrize("method", ["count_down", "check_done", "retrieve", "limit: empty Python method"])
+def bench_stop_condition(benchmark: Any, method: str) -> None:
+    benchmark(tick, getattr(Counter(2**62), method, Empty().count_up))
+
+
+@pytest.mark.benchmark(group="counter: 2 threads, 1,000 x count up each")
+@pytest.mark.parametrize("kind", [Counter, LockedInt], ids=["jobcore", "peer: int behind a lock"])
+def bench_two_threads(benchmark: Any, kind: type[Counter] | type[LockedInt]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+
+        def both() -> int:
+            counter = kind()
+            for done in [pool.submit(tick, counter.count_up) for _ in range(2)]:
+                done.result()
+            return counter.retrieve()
+
+        assert benchmark(both) == 2 * TICKS
+
+
+@pytest.mark.benchmark(group="counter: 1,000 x create")
+@pytest.mark.parametrize("kind", [Counter, LockedInt], ids=["jobcore", "peer: int behind a lock"])
+def bench_create(benchmark: Any, kind: type[Counter] | type[LockedInt]) -> None:
+    benchmark(tick, kind)

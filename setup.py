@@ -1,0 +1,73 @@
+"""Build of the native core.
+
+Two switches, read from the environment at build time:
+
+``JOBCORE_DEBUG=1``
+    bounds, wrap-around, overflow and initialisation checks on, no optimisation, assertions on.
+``JOBCORE_SANITIZE=address,undefined``
+    passed to the compiler's ``-fsanitize=``; run Python with the matching runtime preloaded.
+
+Each combination builds in a directory of its own. Only ``build_ext --inplace`` writes to one place for all of
+them: add ``--force`` to it after a change of switches.
+"""
+
+import os
+from pathlib import Path
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("JOBCORE_DEBUG", "") not in ("", "0")
+SANITIZE = os.environ.get("JOBCORE_SANITIZE", "")
+
+# The one place for compiler directives: no .pyx file carries its own.
+DIRECTIVES = {
+    "language_level": "3",
+    "binding": True,
+    "embedsignature": False,
+    "auto_pickle": False,
+    "autotestdict": False,
+    "boundscheck": DEBUG,
+    "wraparound": DEBUG,
+    "overflowcheck": DEBUG,
+    "initializedcheck": DEBUG,
+    "nonecheck": DEBUG,
+    "cdivision": not DEBUG,
+    "legacy_implicit_noexcept": False,
+    "freethreading_compatible": False,
+}
+
+compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function"]
+compile_args += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3"]
+link_args = []
+if SANITIZE:
+    compile_args += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-g"]
+    link_args += [f"-fsanitize={SANITIZE}"]
+
+# A shared directory would let a plain build pick up the objects of a debug build: they look up to date.
+variant = "-".join(["debug" if DEBUG else "release", *SANITIZE.replace(",", " ").split()])
+
+fast = Path("src/jobcore/_fast")
+extensions = [
+    Extension(
+        f"jobcore._fast.{source.stem}",
+        [source.as_posix()],
+        include_dirs=[numpy.get_include(), fast.as_posix()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        depends=sorted(header.as_posix() for header in fast.glob("*.h")),
+    )
+    for source in sorted(fast.glob("*.pyx"))
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        include_path=["src"],
+        build_dir=f"build/{variant}/cython",
+        compiler_directives=DIRECTIVES,
+    ),
+    options={"build": {"build_base": f"build/{variant}"}},
+)

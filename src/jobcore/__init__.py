@@ -1,0 +1,96 @@
+"""Training jobs that survive anything.
+
+Build time: `Job`, `Task`, `TaskGroup`, `Node`, `ops` describe work. Run time: `LocalSession` does it, and
+`JobRunner` saves every epoch through a checkpoint manager and resumes. Without any job, `save`, `load`, `inspect` and
+`verify` work on one checkpoint database. `jobcore.lowlevel` holds the parts.
+"""
+
+from jobcore._fast.counter import Counter
+from jobcore._fast.timer import Timer
+from jobcore._version import __version__
+from jobcore.checkpoint import (
+    CheckpointManager,
+    MetadataHandler,
+    MultiNodeCheckpointManager,
+    RunResult,
+    SaveFailurePolicy,
+    SaveResult,
+    UploadTaskGroupBuilder,
+    db_name,
+    get_ckpt_filename,
+)
+from jobcore.events import RunEvent
+from jobcore.graph import (
+    BlobReference,
+    ExecutionStep,
+    NameScope,
+    Net,
+    NetBuilder,
+    Plan,
+    execution_step,
+    ops,
+    to_execution_step,
+)
+from jobcore.job import CompiledJob, Job, StopCondition, epoch_limiter
+from jobcore.runner import CheckpointWarning, JobRunner
+from jobcore.runtime import LocalSession, Session, check_cancelled, sleep
+from jobcore.store import inspect, load, save, verify
+from jobcore.tasks import (
+    Cluster,
+    Node,
+    Task,
+    TaskGroup,
+    TaskOutput,
+    TaskOutputList,
+    WorkspaceType,
+    final_output,
+)
+from jobcore.workspace import Workspace
+
+__all__ = [
+    "BlobReference",
+    "CheckpointManager",
+    "CheckpointWarning",
+    "Cluster",
+    "CompiledJob",
+    "Counter",
+    "ExecutionStep",
+    "Job",
+    "JobRunner",
+    "LocalSession",
+    "MetadataHandler",
+    "MultiNodeCheckpointManager",
+    "NameScope",
+    "Net",
+    "NetBuilder",
+    "Node",
+    "Plan",
+    "RunEvent",
+    "RunResult",
+    "SaveFailurePolicy",
+    "SaveResult",
+    "Session",
+    "StopCondition",
+    "Task",
+    "TaskGroup",
+    "TaskOutput",
+    "TaskOutputList",
+    "Timer",
+    "UploadTaskGroupBuilder",
+    "Workspace",
+    "WorkspaceType",
+    "__version__",
+    "check_cancelled",
+    "db_name",
+    "epoch_limiter",
+    "execution_step",
+    "final_output",
+    "get_ckpt_filename",
+    "inspect",
+    "load",
+    "ops",
+    "save",
+    "sleep",
+    "to_execution_step",
+    "verify",
+]

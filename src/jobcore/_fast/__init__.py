@@ -1,0 +1,1 @@
+"""The native core: blob table, counters and timers."""

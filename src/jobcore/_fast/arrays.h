@@ -1,0 +1,85 @@
+/* What the workspace needs of NumPy's C API beyond ``cimport numpy``: calls that steal a reference or hand out
+   a borrowed one, which Cython's declarations cannot express. Every function here needs the GIL. */
+
+#ifndef JOBCORE_ARRAYS_H
+#define JOBCORE_ARRAYS_H
+
+#include <Python.h>
+#include <numpy/arrayobject.h>
+
+/* New memory with the dtype and shape of `like`, in C order unless `like` is laid out in Fortran order only. */
+static inline PyObject *jc_new_like(PyArrayObject *like)
+{
+    PyArray_Descr *descr = PyArray_DESCR(like);
+    int fortran = PyArray_IS_F_CONTIGUOUS(like) && !PyArray_IS_C_CONTIGUOUS(like);
+
+    if (PyDataType_ELSIZE(descr) == 0) {
+        /* The call below would turn "S0" into "S1". */
+        return PyArray_NewLikeArray(like, fortran ? NPY_FORTRANORDER : NPY_CORDER, NULL, 0);
+    }
+    Py_INCREF(descr); /* taken over by the call, also when it fails */
+    return PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like), NULL, NULL,
+                                fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
+}
+
+/* A view of base class ndarray that cannot be written through. It holds a reference to `array`. */
+static inline PyObject *jc_read_only_view(PyArrayObject *array)
+{
+    PyObject *view = PyArray_View(array, NULL, &PyArray_Type);
+
+    if (view != NULL) {
+        PyArray_CLEARFLAGS((PyArrayObject *)view, NPY_ARRAY_WRITEABLE);
+    }
+    return view;
+}
+
+/* A new 0-d array with the dtype and value of a NumPy scalar. */
+static inline PyObject *jc_from_scalar(PyObject *scalar)
+{
+    return PyArray_FromScalar(scalar, NULL);
+}
+
+/* Whether the items hold pointers (Python objects, variable-width strings), so that their bytes may not be copied. */
+static inline int jc_has_references(PyArrayObject *array)
+{
+    return PyDataType_FLAGCHK(PyArray_DESCR(array), NPY_ITEM_REFCOUNT);
+}
+
+/* Equal as ``==`` on dtypes has it: the bytes of one may be taken for the other. */
+static inline int jc_equal_dtype(PyArrayObject *a, PyArrayObject *b)
+{
+    return PyArray_DESCR(a) == PyArray_DESCR(b) || PyArray_EquivTypes(PyArray_DESCR(a), PyArray_DESCR(b));
+}
+
+/* Nobody can tell the dtypes apart: not by their name ("l" and "q" are equal), not by their metadata. */
+static inline int jc_identical_dtype(PyArrayObject *a, PyArrayObject *b)
+{
+    PyArray_Descr *x = PyArray_DESCR(a), *y = PyArray_DESCR(b);
+
+    return x == y || (x->type_num == y->type_num && PyDataType_METADATA(x) == PyDataType_METADATA(y) &&
+                      PyArray_EquivTypes(x, y));
+}
+
+static inline int jc_equal_shape(PyArrayObject *a, PyArrayObject *b)
+{
+    return PyArray_NDIM(a) == PyArray_NDIM(b) &&
+           PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(b), PyArray_NDIM(a));
+}
+
+/* Both in C order or both in Fortran order without gaps: items stand at equal offsets. Wants equal shapes. */
+static inline int jc_equal_layout(PyArrayObject *a, PyArrayObject *b)
+{
+    return (PyArray_IS_C_CONTIGUOUS(a) && PyArray_IS_C_CONTIGUOUS(b)) ||
+           (PyArray_IS_F_CONTIGUOUS(a) && PyArray_IS_F_CONTIGUOUS(b));
+}
+
+/* Whether a feed of `source` would make an array like `target`: C order unless `source` is in Fortran order only. */
+static inline int jc_keeps_layout(PyArrayObject *source, PyArrayObject *target)
+{
+    if (PyArray_IS_C_CONTIGUOUS(source) || !PyArray_IS_F_CONTIGUOUS(source)) {
+        return PyArray_IS_C_CONTIGUOUS(target);
+    }
+    return PyArray_IS_F_CONTIGUOUS(target);
+}
+
+#endif

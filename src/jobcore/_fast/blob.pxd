@@ -1,0 +1,84 @@
+"""A blob as native code sees it.
+
+Guard of every field, unless said otherwise: changed with the GIL held and the gate open. So a native kernel may read
+the fields and the bytes without the GIL in one of two ways:
+
+- copy ``_kind``, ``_data``, ``_nbytes`` and a new reference to ``_held`` while it has the GIL, then let it go. While
+  that reference lives, nobody writes into the bytes of a blob that is not bound: a feed goes to new memory;
+- or close the gate with the GIL, work without it, and open the gate with the GIL. Meanwhile every feed, fetch, view,
+  bind and reset of this blob waits. Bytes may then be written too, if ``_exclusive()`` held before closing or the blob
+  is bound. Whoever closes several gates must close them in one order that all agree on, or two threads wait for each
+  other for ever; this module closes one at a time.
+"""
+
+cimport cython
+from cpython.pythread cimport PyThread_type_lock
+from posix.types cimport pid_t
+
+cimport numpy as cnp
+
+
+# The order is that of the names in blob.pyx.
+cdef enum BlobKind:
+    KIND_EMPTY
+    KIND_TENSOR
+    KIND_COUNTER
+    KIND_TIMER
+    KIND_STRING
+    KIND_BYTES
+    KIND_STATE
+    KIND_RNG
+    KIND_OBJECT
+
+
+@cython.final
+cdef class Blob:
+    # Set once, at creation.
+    cdef str _name
+    cdef object _classify
+
+    cdef BlobKind _kind
+    # The live value; None when empty. A tensor that is not bound is flagged read-only: only this class writes to it.
+    cdef object _held
+    # First byte and size of a tensor, of bytes, or of a string as UTF-8; NULL and 0 for other kinds.
+    cdef void *_data
+    cdef Py_ssize_t _nbytes
+    # NumPy's type number if the tensor is 0-d, owns its memory, and is of a type that a Python number makes; else -1.
+    cdef int _scalar_type
+    cdef bint _bound
+    cdef bint _transient
+
+    # The gate. Guard of these fields: the GIL. The lock is held for as long as the gate is closed, and for a moment
+    # by each thread that waited for it to open; it is made when first needed, since most blobs never need it.
+    cdef bint _closed
+    cdef Py_ssize_t _waiting
+    cdef PyThread_type_lock _lock
+    cdef unsigned long _closed_by
+    cdef pid_t _process
+
+    cdef int close_gate(self) except -1
+    cdef void open_gate(self) noexcept
+    cdef int wait_for_gate(self, bint reading) except -1
+    cdef int give_way(self) except -1
+    cdef bint _others_wait(self) noexcept
+    cdef bint _left_by_parent(self) noexcept
+
+    cdef int put(self, object value, int transient) except -1
+    cdef object get(self)
+    cdef int _put_scalar(self, int type_number, const void *number, size_t nbytes, int transient) except -1
+    cdef int _put_array(self, cnp.ndarray source, int transient) except -1
+    cdef int _put_blob(self, Blob source, int transient) except -1
+    cdef int _put_by_rule(self, object value, int transient) except -1
+    cdef int _settle(self, BlobKind kind, object value, int transient) except -1
+    cdef int _install(self, BlobKind kind, object value, int transient, bint bound) except -1
+    cdef int _overwrite(self, cnp.ndarray target, cnp.ndarray source) except -1
+    cdef bint _exclusive(self) noexcept
+    cdef bint _reusable(self, cnp.ndarray source) noexcept
+    cdef object _get_bound(self)
+    cdef object _view(self)
+    cdef int _bind(self, object array) except -1
+
+
+cdef int flag_of(object transient) except -2
+cdef str checked_name(object name)
+cdef str describe(object value)

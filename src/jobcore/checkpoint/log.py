@@ -1,0 +1,299 @@
+"""The commit log of a run directory: claims, records, and what they add up to.
+
+Nothing here is ever replaced or rewritten. A claim and a record are each published, complete and synced, by a call
+that fails when the name exists. See ``docs/reference/format.md``, "The run directory".
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jobcore.checkpoint import paths
+from jobcore.checkpoint.lineage import Claim, EpochRecord, EpochRef, NodeEntry, chain
+from jobcore.checkpoint.paths import RunDirectory
+from jobcore.checkpoint.sealed import open_sealed, seal
+from jobcore.errors import CheckpointNotFoundError, FormatError, SaveError, SupersededError
+from jobcore.store import files
+
+__all__ = ["CommitLog", "History", "LogFault"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFault:
+    """A claim or record that could not be read; `epoch` is None for a claim."""
+
+    path: str
+    message: str
+    epoch: int | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a run directory holds at one moment.
+
+    Attributes
+    ----------
+    records
+        The records that count, by ascending epoch.
+    superseded
+        Records of epochs that a later start has left behind.
+    claims
+        All readable claims by ascending generation.
+    faults
+        Claims and records that could not be read.
+    """
+
+    directory: Path
+    records: tuple[EpochRecord, ...]
+    superseded: tuple[EpochRecord, ...]
+    claims: tuple[Claim, ...]
+    faults: tuple[LogFault, ...]
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The epochs that exist, ascending."""
+        return tuple(record.epoch for record in self.records)
+
+    def latest(self) -> EpochRecord | None:
+        """Return the record of the newest epoch, or None."""
+        return self.records[-1] if self.records else None
+
+    def get(self, epoch: int) -> EpochRecord:
+        """Return the record of `epoch`.
+
+        Raises
+        ------
+        CheckpointNotFoundError
+            With the epochs that there are, and why this one does not count if its record is there.
+        """
+        for record in self.records:
+            if record.epoch == epoch:
+                return record
+        there = ", ".join(map(str, self.epochs)) or "none"
+        reasons = [f"{f.path}: {f.message}" for f in self.faults if f.epoch == epoch]
+        reasons += [
+            f"the record of generation {r.generation} was superseded when a later start resumed from an earlier epoch"
+            for r in self.superseded
+            if r.epoch == epoch
+        ]
+        why = f"; {'; '.join(reasons)}" if reasons else ""
+        raise CheckpointNotFoundError(
+            f"expected a complete epoch {epoch} in {self.directory}, found epochs: {there}{why}",
+            hint='resume_from_epoch="latest" takes the newest one',
+        )
+
+
+class CommitLog:
+    """Reader and writer of one run directory's claims and records.
+
+    Parameters
+    ----------
+    directory
+        Where they are.
+
+    Notes
+    -----
+    Safe to use from many processes on one directory: every change is the creation of a file that must not
+    exist.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+
+    def read(self) -> History:
+        """Read all claims and records. A directory that does not exist is an empty history."""
+        root = self.directory.path
+        claims: list[Claim] = []
+        records: list[EpochRecord] = []
+        faults: list[LogFault] = []
+        for name in _listing(root):
+            if (generation := paths.parse_claim(name)) is not None:
+                claim = _read(root / name, Claim.from_json, faults, None, generation)
+                if claim is not None:
+                    claims.append(claim)
+            elif (found := paths.parse_record(name)) is not None:
+                record = _read(root / name, EpochRecord.from_json, faults, *found)
+                if record is not None:
+                    records.append(record)
+        counted = chain(claims, records)
+        kept = {record.ref for record in counted}
+        return History(
+            directory=root,
+            records=counted,
+            superseded=tuple(sorted((r for r in records if r.ref not in kept), key=lambda r: r.ref)),
+            claims=tuple(sorted(claims, key=lambda c: c.generation)),
+            faults=tuple(faults),
+        )
+
+    def claim(self, run: str, resumed_from: EpochRef | None) -> Claim:
+        """Take the next free generation.
+
+        From this moment all epochs after `resumed_from` that earlier generations wrote, or will yet write, do
+        not count.
+
+        Raises
+        ------
+        SaveError
+            The directory cannot be written.
+        """
+        root = self.directory.path
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            generation = 1 + max(_generations(root), default=0)
+            while True:
+                claim = Claim(generation, run, resumed_from, owner=_owner(), created=_now())
+                try:
+                    files.write_new_file(self.directory.claim(generation), seal(claim.to_json()))
+                except FileExistsError:
+                    generation += 1
+                    continue
+                return claim
+        except SaveError:
+            raise
+        except OSError as error:
+            raise SaveError(
+                f"expected a writable run directory, found {root}: {error.strerror or error}",
+                hint="choose another directory or mend its rights",
+            ) from error
+
+    def check_current(self, claim: Claim) -> None:
+        """Make sure that no later start has taken over.
+
+        Raises
+        ------
+        SupersededError
+            One has.
+        """
+        later = self.directory.claim(claim.generation + 1)
+        if later.exists():
+            raise SupersededError(
+                f"expected generation {claim.generation} to be the newest in {self.directory.path}, found {later.name}",
+                hint="another process has resumed this run; let that one go on and stop this one",
+            )
+
+    def commit(
+        self, claim: Claim, epoch: int, nodes: Mapping[str, NodeEntry], stop: Mapping[str, Any]
+    ) -> EpochRecord:
+        """Publish the record of an epoch: the moment at which it exists.
+
+        Raises
+        ------
+        SupersededError
+            A later start has taken over.
+        SaveError
+            A node's database is not there as written, or this epoch was committed already.
+        """
+        self.check_current(claim)
+        for node, entry in nodes.items():
+            path = self.directory.path / entry.file
+            size = path.stat().st_size if path.exists() else None
+            if size != entry.size_bytes:
+                raise SaveError(
+                    f"expected {entry.size_bytes} bytes of node {node!r} in {path}, found {size}",
+                    hint="something else changes files in the run directory",
+                )
+        record = EpochRecord(
+            epoch, claim.generation, claim.run, claim.resumed_from, dict(nodes), stop, _now()
+        )
+        path = self.directory.record(epoch, claim.generation)
+        try:
+            files.write_new_file(path, seal(record.to_json()))
+        except FileExistsError as error:
+            raise SaveError(
+                f"expected no record of epoch {epoch} yet, found {path}",
+                hint="a committed epoch is never written again; resume from an earlier epoch to redo it",
+            ) from error
+        return record
+
+    def discard(self, claim: Claim, epoch: int) -> None:
+        """Remove what a failed save of `epoch` left behind, so that the same epoch can be tried again."""
+        if self.directory.record(epoch, claim.generation).exists():
+            return
+        for name in _listing(self.directory.path):
+            found = paths.parse_database(name)
+            if found is not None and found[1:] == (epoch, claim.generation):
+                (self.directory.path / name).unlink(missing_ok=True)
+
+    def sweep(self, claim: Claim) -> tuple[str, ...]:
+        """Remove left-overs of interrupted saves of earlier generations, and return their names.
+
+        Only unfinished files under temporary names, and databases of epochs that have no record at all, readable or
+        not, of generations older than `claim`.
+        """
+        root = self.directory.path
+        names = _listing(root)
+        recorded = {paths.parse_record(name) for name in names}
+        removed = []
+        for name in names:
+            database = paths.parse_database(name)
+            orphan = database is not None and database[2] < claim.generation and database[1:] not in recorded
+            if orphan or paths.is_temporary(name):
+                (root / name).unlink(missing_ok=True)
+                removed.append(name)
+        return tuple(removed)
+
+
+def _listing(root: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in root.iterdir())
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise CheckpointNotFoundError(
+            f"expected a run directory, found a file: {root}", hint="give the directory that holds the epochs"
+        ) from error
+
+
+def _generations(root: Path) -> list[int]:
+    # A generation whose claim was removed by hand may still own records and databases: never hand it out again.
+    found: list[int] = []
+    for name in _listing(root):
+        claim, record, database = (
+            paths.parse_claim(name),
+            paths.parse_record(name),
+            paths.parse_database(name),
+        )
+        if claim is not None:
+            found.append(claim)
+        elif record is not None:
+            found.append(record[1])
+        elif database is not None:
+            found.append(database[2])
+    return found
+
+
+def _read(
+    path: Path,
+    convert: Callable[[Mapping[str, Any], str], _T],
+    faults: list[LogFault],
+    epoch: int | None,
+    generation: int,
+) -> _T | None:
+    try:
+        value = convert(open_sealed(path), str(path))
+    except (FormatError, OSError) as error:
+        faults.append(LogFault(str(path), str(error), epoch, generation))
+        return None
+    named = (getattr(value, "epoch", None), getattr(value, "generation", None))
+    if named != (epoch, generation):
+        # A record copied under another name would otherwise bring back an epoch that is not there.
+        faults.append(LogFault(str(path), f"holds epoch and generation {named}", epoch, generation))
+        return None
+    return value
+
+
+def _owner() -> str:
+    return f"{platform.node()}:{os.getpid()}"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

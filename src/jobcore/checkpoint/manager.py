@@ -1,0 +1,338 @@
+"""What both checkpoint managers are: builders of tasks, and the host side of the commit protocol."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jobcore.checkpoint import steps
+from jobcore.checkpoint.core import ManagerCore, PartialLoad, Pending, Run, result_of
+from jobcore.checkpoint.lineage import EpochRecord, NodeEntry
+from jobcore.checkpoint.log import CommitLog
+from jobcore.checkpoint.paths import RunDirectory
+from jobcore.errors import CheckpointNotFoundError, NotRunError
+from jobcore.graph import BlobReference
+from jobcore.runtime import Session
+from jobcore.tasks import Node, Task, TaskGroup
+
+__all__ = ["Manager"]
+
+_log = logging.getLogger("jobcore.checkpoint")
+
+
+class Manager(ManagerCore):
+    """Builds the tasks that list, save and load the blobs of nodes, and commits epochs.
+
+    Use `CheckpointManager` for one node and `MultiNodeCheckpointManager` for several; both have the
+    methods described here.
+
+    Parameters
+    ----------
+    db_prefix
+        The run directory; made when it is not there.
+    db_type
+        The container: ``zarr.zip``.
+    metadata_handler
+        Told about epochs and asked which one to resume.
+    include, exclude
+        Names of blobs, or a predicate on the name, to choose what is saved. By default every blob that the node's
+        workspace itself holds, except transient ones.
+
+    Notes
+    -----
+    A save is two steps: the group that `save` returns writes one database per node, and `commit` publishes the
+    record that makes the epoch exist. `JobRunner` does both. A manager may be used by one thread at a time.
+    """
+
+    def init(
+        self,
+        nodes: Sequence[str | Node] | None = None,
+        retrieve_from_epoch: int | None = None,
+        path_prefix: str | os.PathLike[str] | None = None,
+        path_type: str | None = None,
+    ) -> Task | TaskGroup:
+        """Begin a run of this manager, and return what lists the blobs.
+
+        Fresh: the tasks check that every blob can be stored, by name, before anything is trained. Resuming: they read
+        the names that the epoch holds.
+
+        Raises
+        ------
+        ValueError
+            The nodes do not fit this manager.
+        CheckpointNotFoundError
+            There is no such epoch.
+        """
+        names = self._check_nodes(nodes)
+        self._nodes = names
+        self.path_prefix = os.fspath(path_prefix) if path_prefix else self.path_prefix
+        self.path_type = path_type or self.path_type
+        self._pending = None
+        if retrieve_from_epoch is None:
+            self._run = Run(uuid.uuid4().hex, None)
+            built = {node: steps.list_step(self._selection) for node in names}
+        else:
+            record = self._record(retrieve_from_epoch)
+            self._run = Run(record.run, record.ref)
+            built = {
+                node: steps.stored_names_step(self._directory().path / entry.file, entry)
+                for node, entry in record.nodes.items()
+            }
+        group, self._names = self._group("checkpoint_init", built)
+        return self._wrap(group)
+
+    def begin(self) -> int:
+        """Claim a generation for this run, so that it may save, and return its number.
+
+        `save` does it when needed; calling it before the first epoch finds a directory that cannot be written before
+        anything is trained. Left-overs of interrupted saves are removed.
+
+        Raises
+        ------
+        SaveError
+            The run directory cannot be written.
+        """
+        run = self._running("begin")
+        if run.claim is None:
+            log = CommitLog(self._directory())
+            run.claim = log.claim(run.id, run.resumed_from)
+            for name in log.sweep(run.claim):
+                _log.info("removed %s, left over from an interrupted save", name)
+        return run.claim.generation
+
+    def blob_list(self, node: str | None = None) -> list[str]:
+        """Return the names of the blobs that `init` listed, of one node or of all.
+
+        Raises
+        ------
+        NotRunError
+            What `init` returned has not run.
+        """
+        if not self._names:
+            raise NotRunError(
+                "expected init() to have run before blob_list()", hint="run what init() returns"
+            )
+        chosen = self._names if node is None else {node: self._names[node]}
+        return list(dict.fromkeys(name for output in chosen.values() for name in result_of(output)["names"]))
+
+    # -- saving
+
+    def save(self, epoch: int, stop: Mapping[str, Any] | None = None) -> Task | TaskGroup:
+        """Return what writes one database per node; `commit` must follow.
+
+        Parameters
+        ----------
+        epoch
+            The epoch that has ended; 0 for the state after the init group.
+        stop
+            State of the stop conditions, kept in each database as well.
+
+        Raises
+        ------
+        NotRunError
+            `init` was not called.
+        SaveError
+            The run directory cannot be written.
+        """
+        run = self._running("save")
+        self.begin()
+        assert run.claim is not None
+        directory = self._directory()
+        targets = {node: directory.database(node, epoch, run.claim.generation) for node in self._nodes}
+        built = {
+            node: steps.save_step(
+                path,
+                self._selection,
+                {
+                    "db_type": self.db_type,
+                    "run": run.id,
+                    "node": node,
+                    "epoch": epoch,
+                    "generation": run.claim.generation,
+                    "stop": dict(stop or {}),
+                },
+            )
+            for node, path in targets.items()
+        }
+        group, outputs = self._group("checkpoint_save", built)
+        self._pending = Pending("checkpoint_save", epoch, targets, outputs)
+        return self._wrap(group)
+
+    def commit(self, epoch: int, stop: Mapping[str, Any] | None = None) -> EpochRecord:
+        """Publish the record of an epoch whose databases were written on every node.
+
+        Parameters
+        ----------
+        epoch
+            As given to `save`.
+        stop
+            State of the stop conditions after the epoch.
+
+        Raises
+        ------
+        NotRunError
+            What `save` returned has not run on every node.
+        SupersededError
+            Another start of the run has taken over.
+        SaveError
+            The record cannot be written.
+        """
+        run, pending = self._running("commit"), self._pending
+        if (
+            run.claim is None
+            or pending is None
+            or pending.action != "checkpoint_save"
+            or pending.epoch != epoch
+        ):
+            raise NotRunError(
+                f"expected save({epoch}) to have run before commit({epoch})",
+                hint="run what save() returns first",
+            )
+        results = pending.results()
+        missing = [node for node in self._nodes if node not in results]
+        if missing:
+            raise NotRunError(
+                f"expected epoch {epoch} to be saved on every node, found it missing on {missing}"
+            )
+        nodes = {
+            node: NodeEntry(done["file"], done["bytes"], done["digest"], done["blobs"])
+            for node, done in results.items()
+        }
+        return CommitLog(self._directory()).commit(run.claim, epoch, nodes, stop or {})
+
+    def discard(self, epoch: int) -> None:
+        """Remove what a failed save of `epoch` left behind; a committed epoch is never touched."""
+        run = self._running("discard")
+        if run.claim is not None:
+            CommitLog(self._directory()).discard(run.claim, epoch)
+
+    def skipped_blobs(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Return, by node, (name, reason) of the blobs that the last save left out."""
+        if self._pending is None or self._pending.action != "checkpoint_save":
+            return {}
+        return {
+            node: tuple((name, reason) for name, reason in done["skipped"])
+            for node, done in self._pending.results().items()
+        }
+
+    # -- loading
+
+    def load(
+        self,
+        epoch: int,
+        path_prefix: str | os.PathLike[str] | None = None,
+        path_type: str | None = None,  # noqa: ARG002 - a member of the protocol that only handlers use
+    ) -> Task | TaskGroup:
+        """Return what loads every blob of `epoch` on every node; all checksums are verified.
+
+        Parameters
+        ----------
+        epoch
+            The epoch.
+        path_prefix
+            Another run directory to read from, this time only.
+        path_type
+            Accepted for symmetry; without meaning here.
+
+        Raises
+        ------
+        CheckpointNotFoundError
+            There is no such epoch.
+        MismatchError
+            It was saved by other nodes.
+        """
+        return self._build_load("checkpoint_load", epoch, None, path_prefix)
+
+    def load_blobs_from_checkpoint(
+        self, blob_names: Iterable[str | BlobReference], epoch: int
+    ) -> Task | TaskGroup:
+        """Return what loads those of `blob_names` that `epoch` holds, on every node; others are left alone.
+
+        `last_partial_load`, after `load_blobs_locally`, tells what was found where.
+        """
+        return self._build_load("checkpoint_partial_load", epoch, frozenset(map(str, blob_names)), None)
+
+    def load_blobs_locally(
+        self,
+        nodes: Sequence[str | Node],
+        blob_names: Iterable[str | BlobReference],
+        epoch: int,
+        session: Session,
+    ) -> bool:
+        """Load some blobs of some nodes, node by node, each into its own node's workspace.
+
+        Returns
+        -------
+        bool
+            False as soon as a node has no database for this epoch; what earlier nodes loaded stays. `last_partial_load`
+            has the names found and missing of each node.
+        """
+        wanted = frozenset(map(str, blob_names))
+        self.last_partial_load = {}
+        self._pending = None
+        found: dict[str, PartialLoad] = {}
+        timed = Pending("checkpoint_partial_load", epoch, {})
+        try:
+            record = self.history().get(epoch)
+        except CheckpointNotFoundError as error:
+            _log.warning("%s", error)
+            return False
+        for node in map(str, nodes):
+            entry = record.nodes.get(node)
+            if entry is None or not self._file(entry).exists():
+                _log.warning("epoch %d has no database of node %r", epoch, node)
+                return False
+            step = steps.load_step(self._file(entry), entry, wanted, set(), set())
+            group, outputs = self._group("checkpoint_partial_load", {node: step})
+            session.run(group)
+            timed.paths[node] = self._file(entry)
+            timed.outputs.update(outputs)
+            done = result_of(outputs[node])
+            found[node] = PartialLoad(tuple(done["found"]), tuple(done["missing"]))
+            self.last_partial_load = dict(found)
+            self._pending = timed
+        return True
+
+    def abandon_load(self) -> None:
+        """Say that the last load failed on some node: the next one first removes the blobs that it made."""
+        for node, names in self._created.items():
+            self._abandoned.setdefault(node, set()).update(names)
+
+    def check_db_exists(self, epoch: int) -> Task | TaskGroup:
+        """Return what puts out, for each node, whether the epoch is complete and its database opens (a bool)."""
+        try:
+            nodes: Mapping[str, NodeEntry] = self.history().get(epoch).nodes
+        except CheckpointNotFoundError:
+            nodes = {}
+        built = {
+            node: steps.exists_step(self._file(nodes[node]) if node in nodes else None, nodes.get(node))
+            for node in self._known_nodes()
+        }
+        group, _ = self._group("check_db_exists", built)
+        return self._wrap(group)
+
+    # -- inside
+
+    def _build_load(
+        self,
+        action: str,
+        epoch: int,
+        names: frozenset[str] | None,
+        path_prefix: str | os.PathLike[str] | None,
+    ) -> Task | TaskGroup:
+        directory = RunDirectory.at(path_prefix, self.db_type) if path_prefix else self._directory()
+        record = self._record(epoch, directory)
+        self._created = {node: set() for node in record.nodes}
+        targets = {node: directory.path / entry.file for node, entry in record.nodes.items()}
+        built = {
+            node: steps.load_step(
+                targets[node], entry, names, self._created[node], self._abandoned.pop(node, set())
+            )
+            for node, entry in record.nodes.items()
+        }
+        group, outputs = self._group(action, built)
+        self._pending = Pending(action, epoch, targets, outputs)
+        return self._wrap(group)

@@ -1,0 +1,108 @@
+"""Where checkpoints live: the one place that turns prefix, node, epoch and generation into paths."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobcore.store import names
+
+__all__ = ["RunDirectory", "db_name", "get_ckpt_filename"]
+
+_SUFFIX = {"zarr.zip": ".zarr.zip"}
+_RECORD = re.compile(r"epoch\.(\d+)\.(\d+)\.json")
+_CLAIM = re.compile(r"generation\.(\d+)\.json")
+_DATABASE = re.compile(r"(?P<node>.+)\.(?P<epoch>\d+)\.(?P<generation>\d+)\.zarr\.zip")
+_TEMPORARY = re.compile(r"\.(?P<final>.+)\.\d+\.[0-9A-Za-z_-]+\.tmp")
+
+
+def get_ckpt_filename(node_name: str, epoch: int) -> str:
+    """Return ``<node>.<epoch>``, for example ``trainer_0.5``."""
+    return f"{node_name}.{epoch}"
+
+
+def db_name(
+    epoch: int,
+    node_name: str,
+    db_prefix: str | os.PathLike[str],
+    path_prefix: str | os.PathLike[str] | None = None,
+) -> str:
+    """Return the stem of a node's database: prefix, separator, ``<node>.<epoch>``.
+
+    Parameters
+    ----------
+    epoch, node_name
+        What the database holds.
+    db_prefix
+        The run directory.
+    path_prefix
+        Used instead of `db_prefix` when given and not empty.
+
+    Notes
+    -----
+    The file itself carries the generation and the container too (``trainer_0.5.1.zarr.zip``); the managers'
+    ``get_ckpt_db_path`` gives the path of a committed one.
+    """
+    return os.path.join(path_prefix or db_prefix, get_ckpt_filename(node_name, epoch))  # noqa: PTH118 - keep it relative
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """A run directory and the container that it uses.
+
+    The path is made absolute when the object is made, so that saving and resuming agree although the
+    working directory changes in between.
+    """
+
+    path: Path
+    db_type: str
+
+    @classmethod
+    def at(cls, prefix: str | os.PathLike[str], db_type: str) -> RunDirectory:
+        """Resolve `prefix` (``~``, relative, trailing separator) and check `db_type`."""
+        if db_type not in _SUFFIX:
+            raise ValueError(f"expected db_type to be one of {sorted(_SUFFIX)}, found {db_type!r}")
+        if not os.fspath(prefix):
+            raise ValueError("expected the path of a run directory as db_prefix, found an empty string")
+        return cls(Path(prefix).expanduser().absolute(), db_type)
+
+    def database(self, node: str, epoch: int, generation: int) -> Path:
+        """Return the path of one node's database."""
+        return self.path / f"{names.escape(node)}.{epoch}.{generation}{_SUFFIX[self.db_type]}"
+
+    def record(self, epoch: int, generation: int) -> Path:
+        """Return the path of an epoch's commit record."""
+        return self.path / f"epoch.{epoch}.{generation}.json"
+
+    def claim(self, generation: int) -> Path:
+        """Return the path of a generation's claim."""
+        return self.path / f"generation.{generation}.json"
+
+
+def parse_record(name: str) -> tuple[int, int] | None:
+    """Return (epoch, generation) of a record's file name, or None."""
+    match = _RECORD.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_claim(name: str) -> int | None:
+    """Return the generation of a claim's file name, or None."""
+    match = _CLAIM.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_database(name: str) -> tuple[str, int, int] | None:
+    """Return (escaped node, epoch, generation) of a database's file name, or None."""
+    match = _DATABASE.fullmatch(name)
+    return (match["node"], int(match["epoch"]), int(match["generation"])) if match else None
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a file name is that of an unfinished claim, record or database of ours."""
+    match = _TEMPORARY.fullmatch(name)
+    if match is None:
+        return False
+    final = match["final"]
+    return any(parse(final) is not None for parse in (parse_record, parse_claim, parse_database))

@@ -1,0 +1,82 @@
+"""The entry point of the ``jobcore`` command: exit statuses, and endings that need no traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+NEEDED = ("click", "rich")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Parameters
+    ----------
+    argv
+        Arguments without the program's name; by default those of the process.
+
+    Returns
+    -------
+    int
+        0 done; 1 the run failed, or something is wrong with a checkpoint; 2 the command was used wrongly; 130
+        interrupted; 141 nobody reads the output any more.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(
+            f"jobcore: the command line needs {' and '.join(missing)}, which this Python does not have\n"
+            f'install it with: pip install "jobcore[cli]"',
+            file=sys.stderr,
+        )
+        return 1
+    for stream in (sys.stdout, sys.stderr):
+        # A blob name that the terminal's encoding lacks is shown escaped; it must not end the command.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = _run(argv)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        _drop_output()
+        return BROKEN_PIPE
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    import click
+
+    from jobcore.cli.app import app
+
+    try:
+        status = app.main(
+            args=None if argv is None else list(argv), prog_name="jobcore", standalone_mode=False
+        )
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _drop_output() -> None:
+    # The interpreter flushes standard output once more at its end, and would complain about the pipe then.
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,0 +1,211 @@
+"""Exceptions of the whole library.
+
+Every error says what was expected, what was found and where; what to do about it is in ``hint``, which
+is part of the text. Each class also derives from the builtin that fits, so ``except KeyError`` and the
+like keep working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "BlobKindError",
+    "BlobNotFoundError",
+    "BlobValueError",
+    "BuildError",
+    "Cancelled",
+    "CheckpointNotFoundError",
+    "ChecksumError",
+    "ClosedError",
+    "ContextError",
+    "FormatError",
+    "JobcoreError",
+    "MismatchError",
+    "NotRunError",
+    "SaveError",
+    "SessionBusyError",
+    "SupersededError",
+    "TaskFailure",
+    "TaskGroupError",
+    "TimerStateError",
+    "UnsupportedBlobError",
+    "VersionError",
+]
+
+
+class JobcoreError(Exception):
+    """Base of all errors of this library.
+
+    Parameters
+    ----------
+    message
+        What was expected, what was found, and where.
+    hint
+        What to do about it.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message} ({self.hint})"
+
+
+class BlobNotFoundError(JobcoreError, KeyError):
+    """No blob of that name is visible from the workspace."""
+
+
+class BlobKindError(JobcoreError, TypeError):
+    """A blob is of another kind than the operation needs, or a value cannot be a blob."""
+
+
+class BlobValueError(JobcoreError, ValueError):
+    """A value does not fit: wrong shape or dtype for a bound array, a counter below zero, and so on."""
+
+
+class BuildError(JobcoreError, ValueError):
+    """A job, task or net is described wrongly, or changed after it was frozen."""
+
+
+class ContextError(JobcoreError, RuntimeError):
+    """A build-time context is missing, or was left in the wrong order."""
+
+
+class ClosedError(JobcoreError, RuntimeError):
+    """A closed handle was used."""
+
+
+class NotRunError(JobcoreError, RuntimeError):
+    """An output was asked for before its task ran."""
+
+
+class TimerStateError(JobcoreError, RuntimeError):
+    """A timer was begun while it ran, or read or ended while it stood."""
+
+
+class FormatError(JobcoreError, ValueError):
+    """A file is not a checkpoint database, or does not follow the format.
+
+    Attributes
+    ----------
+    path
+        The file.
+    place
+        The entry, blob or byte range at fault, or ``None`` when it is the file as a whole.
+    """
+
+    def __init__(
+        self, message: str, *, path: str = "", place: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.place = place
+
+
+class ChecksumError(FormatError):
+    """Stored bytes are not the bytes that were written."""
+
+
+class VersionError(FormatError):
+    """The database follows a format version that this library does not know."""
+
+
+class CheckpointNotFoundError(JobcoreError, FileNotFoundError):
+    """No such checkpoint, or no complete epoch."""
+
+
+class MismatchError(JobcoreError, ValueError):
+    """What is stored and what was asked for differ: missing names, other shapes or dtypes, all listed."""
+
+
+class SessionBusyError(JobcoreError, RuntimeError):
+    """A session cannot do that while tasks of its own are at work."""
+
+
+class SaveError(JobcoreError, OSError):
+    """A checkpoint could not be written; earlier ones are untouched."""
+
+
+class SupersededError(JobcoreError, RuntimeError):
+    """Another run has taken over this checkpoint directory; this one may no longer commit."""
+
+
+class UnsupportedBlobError(JobcoreError, TypeError):
+    """Blobs cannot be stored; every one of them is named, and nothing was written."""
+
+
+class Cancelled(BaseException):
+    """Raised at a cancellation point inside a task whose group is being cancelled.
+
+    It derives from ``BaseException`` so that ``except Exception`` in a step does not swallow the order.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """One failed task of a group run.
+
+    Attributes
+    ----------
+    node, task, step
+        Where it happened; ``step`` is the path of step and op names inside the task.
+    built_at
+        ``file:line`` of the statement that built the step or op, or ``None`` when unknown.
+    error
+        The exception itself, with its traceback.
+    """
+
+    node: str
+    task: str
+    step: str
+    built_at: str | None
+    error: BaseException
+
+    def describe(self) -> str:
+        """Return one line that says where and what."""
+        where = f" built at {self.built_at}" if self.built_at else ""
+        return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: " + (
+            f"{type(self.error).__name__}: {self.error}"
+        )
+
+
+class TaskGroupError(ExceptionGroup[Exception], RuntimeError):
+    """One or more tasks of a group failed; the others were cancelled.
+
+    It is an ``ExceptionGroup``: ``except*`` works, and a printed traceback shows every failure.
+
+    Attributes
+    ----------
+    failures
+        Every failure in the order in which they happened; the first one is the cause.
+    """
+
+    failures: tuple[TaskFailure, ...]
+
+    def __new__(cls, message: str, failures: Sequence[TaskFailure]) -> TaskGroupError:
+        """Build the group from the failures' own exceptions."""
+        errors = [_as_exception(failure.error) for failure in failures]
+        group = super().__new__(cls, message, errors)
+        group.failures = tuple(failures)
+        return group
+
+    def __init__(self, message: str, failures: Sequence[TaskFailure]) -> None:  # noqa: ARG002 - taken by __new__
+        super().__init__(message, self.exceptions)
+
+    def derive(self, excs: Sequence[Exception], /) -> TaskGroupError:  # type: ignore[override]
+        """Return a group of the failures whose exceptions are in `excs`; needed by ``except*``."""
+        kept = [f for f in self.failures if any(_as_exception(f.error) is e for e in excs)]
+        return TaskGroupError(self.message, kept)
+
+
+def _as_exception(error: BaseException) -> Exception:
+    # SystemExit in a task thread must not vanish, and an ExceptionGroup holds only Exceptions.
+    if isinstance(error, Exception):
+        return error
+    wrapper = RuntimeError(f"{type(error).__name__}: {error}")
+    wrapper.__cause__ = error
+    return wrapper

@@ -1,0 +1,42 @@
+"""Build time: nets, steps and plans, and the op types they are made of. Nothing here runs anything."""
+
+from __future__ import annotations
+
+from jobcore.graph.blobref import BlobReference
+from jobcore.graph.builder import NetBuilder, Operations, ops
+from jobcore.graph.context import DefaultManaged, Managed
+from jobcore.graph.names import NameAllocator, NameRoot, NameScope, current_scope, scoped
+from jobcore.graph.net import Net
+from jobcore.graph.op import Op, OpContext
+from jobcore.graph.plan import Plan
+from jobcore.graph.registry import REQUIRED, ArgSpec, Kernel, OpSchema, all_ops, register_op, schema
+from jobcore.graph.step import ExecutionStep, Steppable, execution_step, to_execution_step
+
+__all__ = [
+    "REQUIRED",
+    "ArgSpec",
+    "BlobReference",
+    "DefaultManaged",
+    "ExecutionStep",
+    "Kernel",
+    "Managed",
+    "NameAllocator",
+    "NameRoot",
+    "NameScope",
+    "Net",
+    "NetBuilder",
+    "Op",
+    "OpContext",
+    "OpSchema",
+    "Operations",
+    "Plan",
+    "Steppable",
+    "all_ops",
+    "current_scope",
+    "execution_step",
+    "ops",
+    "register_op",
+    "schema",
+    "scoped",
+    "to_execution_step",
+]

@@ -1,0 +1,356 @@
+"""Execution steps: the tree that says which nets and callables run, in what order and how often."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from jobcore.errors import BuildError
+from jobcore.graph.blobref import as_references
+from jobcore.graph.context import Managed
+from jobcore.graph.names import check_name
+from jobcore.graph.net import Net
+from jobcore.graph.where import built_at as here
+
+if TYPE_CHECKING:
+    from jobcore.workspace import Workspace
+
+__all__ = ["ExecutionStep", "StepFunction", "Steppable", "execution_step", "to_execution_step"]
+
+StepFunction: TypeAlias = "Callable[[Workspace], object]"
+"""A plain callable as a step: it gets the workspace; what it returns is ignored."""
+
+
+@runtime_checkable
+class StepSource(Protocol):
+    """Something that turns itself into a step; `NetBuilder` does."""
+
+    def as_step(self) -> ExecutionStep: ...
+
+
+Steppable: TypeAlias = "ExecutionStep | Net | StepSource | StepFunction | Sequence[Steppable]"
+"""All that `to_execution_step` accepts."""
+
+
+class ExecutionStep:
+    """Node of the tree of work: nets, or substeps, or one callable.
+
+    Parameters
+    ----------
+    name
+        For error messages and reports; need not be unique.
+    nets
+        Run in order.
+    substeps
+        Run in order, or all at once with `concurrent_substeps`. Each is frozen by this.
+    function
+        Called with the workspace.
+    num_iter
+        How often the content runs; 0 or less: never. Once by default. Not together with
+        `should_stop_blob`.
+    should_stop_blob
+        Repeat until this blob, a boolean scalar, is true. It is looked at after each net and substep;
+        empty counts as false.
+    concurrent_substeps
+        Each substep in a thread of its own; all are joined before the next iteration.
+    built_at
+        ``file:line`` to show in errors; the caller's statement by default.
+
+    Attributes
+    ----------
+    name, concurrent_substeps, built_at
+        As given.
+    nets, substeps
+        Tuples; the unused ones are empty.
+    function
+        The callable or ``None``.
+    num_iter
+        The number of iterations, or ``None`` when a stop blob decides.
+    should_stop_blob
+        Full blob name or ``None``.
+
+    Raises
+    ------
+    BuildError
+        More than one of nets, substeps and function; both `num_iter` and `should_stop_blob`; a callable
+        that cannot be called with one argument.
+
+    Notes
+    -----
+    With none of nets, substeps and function the step is empty: it stays in the tree and does nothing.
+    Thread safety: none while it is built. It is frozen once it is part of a plan, a task or another step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        nets: Iterable[Net] | Net | None = None,
+        substeps: Iterable[ExecutionStep] | ExecutionStep | None = None,
+        function: StepFunction | None = None,
+        num_iter: int | None = None,
+        should_stop_blob: str | None = None,
+        concurrent_substeps: bool = False,
+        built_at: str | None = None,
+    ) -> None:
+        self.name = check_name(name, "step name")
+        self.built_at = here() if built_at is None else built_at
+        self._frozen_by: str | None = None
+        given = [
+            what
+            for what, value in (("nets", nets), ("substeps", substeps), ("function", function))
+            if value is not None
+        ]
+        if len(given) > 1:
+            raise BuildError(
+                f"step {name!r}: expected nets, substeps or a function, found {' and '.join(given)}"
+            )
+        if num_iter is not None and should_stop_blob is not None:
+            raise BuildError(f"step {name!r}: expected num_iter or should_stop_blob, found both")
+        if num_iter is not None and (isinstance(num_iter, bool) or not isinstance(num_iter, int)):
+            raise BuildError(f"step {name!r}: expected an integer as num_iter, found {num_iter!r}")
+        self.num_iter = 1 if num_iter is None and should_stop_blob is None else num_iter
+        self.should_stop_blob = (
+            None if should_stop_blob is None else str(as_references([should_stop_blob])[0])
+        )
+        self.concurrent_substeps = bool(concurrent_substeps)
+        self.function = None if function is None else check_step_function(function, f"step {name!r}")
+        self._nets: list[Net] = []
+        self._substeps: list[ExecutionStep] = []
+        own_nets: Iterable[Net] = (nets,) if isinstance(nets, Net) else () if nets is None else nets
+        for net in own_nets:
+            self.add_net(net)
+        if isinstance(substeps, ExecutionStep):
+            substeps = (substeps,)
+        for step in substeps or ():
+            self.add_substep(step)
+
+    @property
+    def nets(self) -> tuple[Net, ...]:
+        """The nets of this step itself."""
+        return tuple(self._nets)
+
+    @property
+    def substeps(self) -> tuple[ExecutionStep, ...]:
+        """The substeps."""
+        return tuple(self._substeps)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to run here."""
+        return not self._nets and not self._substeps and self.function is None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the step can no longer change."""
+        return self._frozen_by is not None
+
+    def add_net(self, net: Net) -> Net:
+        """Append a net and return it.
+
+        Raises
+        ------
+        BuildError
+            The step is frozen, or holds substeps or a callable.
+        """
+        self._assert_open("a net")
+        if not isinstance(net, Net):
+            raise BuildError(f"step {self.name!r}: expected a Net, found {type(net).__name__}: {net!r}")
+        if self._substeps or self.function is not None:
+            raise BuildError(f"step {self.name!r}: a step with substeps or a function cannot take a net")
+        self._nets.append(net)
+        return net
+
+    def add_substep(self, step: ExecutionStep) -> ExecutionStep:
+        """Append a substep, also an empty one, freeze it and return it.
+
+        Raises
+        ------
+        BuildError
+            This step is frozen, is `step` itself, or holds nets or a callable.
+        """
+        self._assert_open("a substep")
+        if not isinstance(step, ExecutionStep):
+            raise BuildError(
+                f"step {self.name!r}: expected an ExecutionStep, found {type(step).__name__}: {step!r}",
+                hint="convert it with to_execution_step",
+            )
+        if self._nets or self.function is not None:
+            raise BuildError(f"step {self.name!r}: a step with nets or a function cannot take a substep")
+        if step is self:
+            raise BuildError(f"step {self.name!r}: a step cannot be a part of itself")
+        # Freezing the part also rules out cycles: a frozen step can never be given its own parent.
+        step.freeze(f"step {self.name!r}")
+        self._substeps.append(step)
+        return step
+
+    def freeze(self, by: str = "freeze()") -> None:
+        """Refuse every later change of this step and of all nets and steps in it."""
+        if self._frozen_by is None:
+            self._frozen_by = by
+            for net in self._nets:
+                net.freeze(by)
+            for step in self._substeps:
+                step.freeze(by)
+
+    def all_nets(self) -> list[Net]:
+        """Return the nets of the whole tree, depth first, each once."""
+        found: dict[int, Net] = {id(net): net for net in self._nets}
+        for step in self._substeps:
+            found.update((id(net), net) for net in step.all_nets() if id(net) not in found)
+        return list(found.values())
+
+    def get_all_attributes(self, key: str) -> list[object]:
+        """Return what is attached under `key` to any net of the tree, each object once."""
+        found: dict[int, object] = {}
+        for net in self.all_nets():
+            for value in net.get_attributes(key):
+                found.setdefault(id(value), value)
+        return list(found.values())
+
+    def _assert_open(self, what: str) -> None:
+        if self._frozen_by is not None:
+            raise BuildError(
+                f"step {self.name!r} was frozen by {self._frozen_by}; {what} came too late",
+                hint="finish a step before it is added to a task, a plan or another step",
+            )
+
+    def __repr__(self) -> str:
+        content = (
+            f"function={_function_name(self.function)}"
+            if self.function is not None
+            else f"substeps={[s.name for s in self._substeps]}"
+            if self._substeps
+            else f"nets={[n.name for n in self._nets]}"
+        )
+        return f"ExecutionStep(name={self.name!r}, {content})"
+
+
+def execution_step(
+    name: str,
+    steps_or_nets: Steppable,
+    num_iter: int | None = None,
+    should_stop_blob: str | None = None,
+    concurrent_substeps: bool = False,
+) -> ExecutionStep:
+    """Make a step of nets or of steps.
+
+    Parameters
+    ----------
+    name
+        The step's name.
+    steps_or_nets
+        One or a list. A list of nets only becomes the nets of the step; in any other list each item
+        becomes a substep.
+    num_iter, should_stop_blob, concurrent_substeps
+        See `ExecutionStep`.
+
+    Raises
+    ------
+    BuildError
+        As `ExecutionStep` and `to_execution_step`. Nets alone cannot be concurrent: each is put into a
+        substep then.
+    """
+    where = here()
+    parts = list(steps_or_nets) if isinstance(steps_or_nets, (list, tuple)) else [steps_or_nets]
+    nets = [part for part in parts if isinstance(part, Net)]
+    if nets and len(nets) == len(parts) and not concurrent_substeps:
+        return ExecutionStep(
+            name, nets=nets, num_iter=num_iter, should_stop_blob=should_stop_blob, built_at=where
+        )
+    return ExecutionStep(
+        name,
+        substeps=[to_execution_step(part) for part in parts],
+        num_iter=num_iter,
+        should_stop_blob=should_stop_blob,
+        concurrent_substeps=concurrent_substeps,
+        built_at=where,
+    )
+
+
+def to_execution_step(
+    source: Steppable, name: str | None = None, built_at: str | None = None
+) -> ExecutionStep:
+    """Return `source` as a step.
+
+    Parameters
+    ----------
+    source
+        A step (returned unchanged), a net, a net builder, a callable taking the workspace, or a list of
+        those, which run one after another.
+    name
+        Name of the new step; by default that of the net, builder or function.
+    built_at
+        ``file:line`` for the new step; the caller's statement by default.
+
+    Raises
+    ------
+    BuildError
+        It is something else.
+    """
+    where = here() if built_at is None else built_at
+    if isinstance(source, ExecutionStep):
+        return source
+    if isinstance(source, Net):
+        return ExecutionStep(name or source.name, nets=[source], built_at=where)
+    if isinstance(source, StepSource):
+        return source.as_step()
+    if isinstance(source, (list, tuple)):
+        parts = list(source)
+        if parts and all(isinstance(part, Net) for part in parts):
+            return ExecutionStep(name or parts[0].name, nets=parts, built_at=where)
+        return ExecutionStep(
+            name or "sequence",
+            substeps=[to_execution_step(part, built_at=where) for part in parts],
+            built_at=where,
+        )
+    # Contexts can be called, as decorators; a task or a group given as a step is a mistake all the same.
+    if callable(source) and not isinstance(source, Managed):
+        return ExecutionStep(name or _function_name(source), function=source, built_at=where)
+    raise BuildError(
+        "expected an ExecutionStep, a Net, a NetBuilder, a callable taking the workspace, or a list of "
+        f"those, found {type(source).__name__}: {source!r}"
+    )
+
+
+def _function_name(function: object) -> str:
+    name = getattr(function, "__name__", None)
+    if isinstance(name, str) and name and name != "<lambda>":
+        return name
+    return "function" if name else type(function).__name__
+
+
+def check_step_function(
+    function: Callable[..., object], what: str, arguments: tuple[str, ...] = ("workspace",)
+) -> Callable[..., object]:
+    """Return `function` if it can be called with as many positional arguments as `arguments` names.
+
+    Raises
+    ------
+    BuildError
+        It cannot, it is not callable, or a call would not run its body: a generator or a coroutine
+        function.
+    """
+    if not callable(function):
+        raise BuildError(f"{what}: expected a callable, found {type(function).__name__}: {function!r}")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise BuildError(
+            f"{what}: {function!r} is a coroutine function; calling it would not run it",
+            hint="pass a plain function that calls asyncio.run",
+        )
+    if inspect.isgeneratorfunction(function):
+        raise BuildError(f"{what}: {function!r} is a generator function; calling it would not run it")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Many callables of compiled modules do not tell; they fail at run time if they do not fit.
+        return function
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        wanted = ", ".join(arguments)
+        raise BuildError(
+            f"{what}: expected a callable that can be called with ({wanted}), "
+            f"found {_function_name(function)}{signature}: {error}"
+        ) from error
+    return function

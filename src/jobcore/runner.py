@@ -1,0 +1,451 @@
+"""Run time: a job runner drives one job through a session, saves every epoch and resumes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from jobcore.checkpoint import (
+    EpochRecord,
+    Manager,
+    RunResult,
+    SaveFailurePolicy,
+    SaveResult,
+    UploadTaskGroupBuilder,
+)
+from jobcore.checkpoint.results import EpochResult
+from jobcore.errors import (
+    BuildError,
+    CheckpointNotFoundError,
+    FormatError,
+    SupersededError,
+    TaskGroupError,
+    VersionError,
+)
+from jobcore.events import Observer, Observers, RunEvent
+from jobcore.graph import BlobReference
+from jobcore.job import CompiledJob, Job
+from jobcore.runtime import Session
+
+__all__ = ["CheckpointWarning", "JobRunner"]
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written, or a damaged one was passed over; training goes on."""
+
+
+class JobRunner:
+    """Drives one job through a session: set-up, init or load, epochs with a checkpoint each, upload, download, exit.
+
+    Parameters
+    ----------
+    job
+        The job, or what ``job.compile`` returned.
+    checkpoint_manager
+        Saves and loads; without one nothing is saved.
+    resume_from_epoch
+        A number: go on from that epoch, which must exist. ``"latest"``: from the newest epoch that is complete and
+        undamaged, or from scratch when the run directory holds none. None: from scratch.
+    upload_task_group_builder
+        Ships the last checkpoint elsewhere after the last epoch.
+    on_save_failure
+        What a failed save does to the run; by default the run ends when three saves in a row fail, or the last one.
+    observers
+        Called with each `RunEvent`, in the thread that runs the job.
+
+    Attributes
+    ----------
+    result : RunResult
+        What the run came to; filled while it goes on, and there after a failure.
+    """
+
+    def __init__(
+        self,
+        job: Job | CompiledJob,
+        checkpoint_manager: Manager | None = None,
+        resume_from_epoch: int | Literal["latest"] | None = None,
+        upload_task_group_builder: UploadTaskGroupBuilder | None = None,
+        *,
+        on_save_failure: SaveFailurePolicy | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        if not (resume_from_epoch in (None, "latest") or _is_epoch(resume_from_epoch)):
+            raise ValueError(
+                f'expected resume_from_epoch to be an epoch number, "latest" or None, found {resume_from_epoch!r}'
+            )
+        if resume_from_epoch is not None and checkpoint_manager is None:
+            raise ValueError(
+                f"expected a checkpoint manager to resume from {resume_from_epoch!r}, found none",
+                "give checkpoint_manager, or leave resume_from_epoch out",
+            )
+        self.job = job
+        self.checkpoint_manager = checkpoint_manager
+        self.resume_from_epoch = resume_from_epoch
+        self.upload_task_group_builder = upload_task_group_builder
+        self.on_save_failure = on_save_failure or SaveFailurePolicy.raise_after(3)
+        self.result = RunResult()
+        self._emit = Observers(observers)
+        self._failures = 0
+
+    def train(self, session: Session) -> int:
+        """Run the whole job and return the number of its last epoch.
+
+        Parameters
+        ----------
+        session
+            Where it runs.
+
+        Raises
+        ------
+        BuildError
+            The job is described wrongly, or has no stop condition.
+        TaskGroupError
+            A task failed.
+        CheckpointNotFoundError
+            The epoch to resume from does not exist, or every one there is is damaged.
+        FormatError
+            The epoch to resume from, given by number, is damaged.
+        SaveError
+            Checkpoints could not be written, and the policy ends the run.
+        SupersededError
+            Another process has taken over the run directory.
+        """
+        job = self.job.compile(type(session)) if isinstance(self.job, Job) else self.job
+        if not job.stop_conditions:
+            raise BuildError(
+                "expected a job with a stop condition, found none: it would never end",
+                hint="use epoch_limiter(job, n), job.add_stop_condition(output) or job.stop_when(name, reached)",
+            )
+        self.result = RunResult()
+        self._failures = 0
+        begin = time.perf_counter()
+        self._emit(RunEvent("run_started"))
+        try:
+            epoch = self._lifecycle(job, session)
+        except BaseException as error:
+            self.result.status = "failed" if isinstance(error, Exception) else "interrupted"
+            self._finished(begin, f"{type(error).__name__}: {error}")
+            raise
+        self.result.status = "completed"
+        self._finished(begin, "")
+        return epoch
+
+    def load_blobs_from_checkpoints(
+        self, blob_names: Iterable[str | BlobReference], epoch: int, session: Session
+    ) -> bool:
+        """Load some blobs of every checkpointed node from `epoch`, each into its node's workspace.
+
+        Returns
+        -------
+        bool
+            False when a node has no database for this epoch. ``checkpoint_manager.last_partial_load`` tells the names
+            found and missing on each node.
+
+        Raises
+        ------
+        ValueError
+            There is no checkpoint manager.
+        """
+        manager = self._manager("load_blobs_from_checkpoints")
+        nodes = self.job.nodes_to_checkpoint()
+        manager.set_params(nodes=nodes)
+        done = manager.load_blobs_locally(nodes, blob_names, epoch, session)
+        if done:
+            manager.report_checkpoint_stats("checkpoint_partial_load")
+        return done
+
+    def save_checkpoints(
+        self, epoch: int, session: Session, stop: Mapping[str, Any] | None = None
+    ) -> SaveResult:
+        """Save one epoch on every node, commit it, and tell the handler.
+
+        Returns
+        -------
+        SaveResult
+            What came of it: saved, skipped with the reason, or failed with the error. What the environment does is a
+            result; an error in the program is raised.
+
+        Raises
+        ------
+        ValueError
+            There is no checkpoint manager.
+        UnsupportedBlobError
+            A blob cannot be stored (inside the `TaskGroupError` of the group that saves).
+        SupersededError
+            Another process has taken over the run directory.
+        """
+        manager = self._manager("save_checkpoints")
+        begin = time.perf_counter()
+        if not manager.cp_accessible(epoch):
+            result = SaveResult(epoch, "skipped", reason="the metadata handler said not to save now")
+        else:
+            result = self._save(manager, epoch, session, stop or {}, begin)
+        self._failures = self._failures + 1 if result.status == "failed" else 0
+        if result.status != "saved" or result.error is not None:
+            warnings.warn(_describe(result), CheckpointWarning, stacklevel=2)
+        self._emit(
+            RunEvent(
+                "save_finished",
+                epoch,
+                "save",
+                result.seconds,
+                result.size_bytes,
+                result.status,
+                result.reason or (str(result.error) if result.error else ""),
+            )
+        )
+        return result
+
+    # -- the lifecycle, one method a stage
+
+    def _lifecycle(self, job: CompiledJob, session: Session) -> int:
+        manager = self.checkpoint_manager
+        candidates = self._candidates(manager, job)
+        self._group(session, "setup", job.setup_group)
+        record = None
+        if candidates:
+            assert manager is not None
+            record = self._restore(manager, candidates, job, session)
+            self.result.resumed_from = self.result.last_epoch = record.epoch
+        else:
+            self._group(session, "init", job.init_group)
+            if manager is not None:
+                session.run(manager.init(job.nodes_to_checkpoint()))
+        epoch = record.epoch if record else 0
+        if record is not None and _finished(record, job):
+            self._emit(RunEvent("stopped", epoch, message="the run had ended already"))
+        else:
+            self._begin(manager)
+            if manager is not None and record is None:
+                self.result.initial_save = self._guarded_save(0, session, None)
+            epoch = self._epochs(job, session, epoch)
+        if self.upload_task_group_builder is not None:
+            self._group(session, "upload", self.upload_task_group_builder.build(epoch, manager))
+        self._group(session, "download", job.download_group)
+        self._group(session, "exit", job.exit_group)
+        return epoch
+
+    def _candidates(self, manager: Manager | None, job: CompiledJob) -> list[EpochRecord]:
+        """Decide what to resume from: records to try in turn; empty for a start from scratch."""
+        if manager is None:
+            return []
+        manager.set_params(nodes=job.nodes_to_checkpoint())
+        self.resume_from_epoch = wanted = manager.get_resume_from_epoch_id(self.resume_from_epoch)
+        if wanted is None:
+            return []
+        history = manager.history()
+        if wanted != "latest":
+            return [history.get(wanted)]
+        for fault in history.faults:
+            self._damaged(fault.epoch, f"{fault.path}: {fault.message}")
+        if not history.records and any(fault.epoch is not None for fault in history.faults):
+            raise CheckpointNotFoundError(
+                f"expected an undamaged epoch in {history.directory}, found only damaged records",
+                hint="start from scratch with resume_from_epoch=None if that is what you want",
+            )
+        return list(reversed(history.records))
+
+    def _restore(
+        self, manager: Manager, candidates: Sequence[EpochRecord], job: CompiledJob, session: Session
+    ) -> EpochRecord:
+        explicit = self.resume_from_epoch != "latest"
+        for record in candidates:
+            begin = time.perf_counter()
+            self._emit(RunEvent("group_started", record.epoch, "load"))
+            try:
+                session.run(manager.init(job.nodes_to_checkpoint(), retrieve_from_epoch=record.epoch))
+                session.run(manager.load(record.epoch))
+            except TaskGroupError as error:
+                if explicit or not _is_damage(error):
+                    raise
+                manager.abandon_load()
+                self._damaged(record.epoch, "; ".join(failure.describe() for failure in error.failures))
+                continue
+            seconds = time.perf_counter() - begin
+            self._emit(RunEvent("group_finished", record.epoch, "load", seconds, record.size_bytes))
+            self._emit(RunEvent("resumed", record.epoch, "load", seconds, record.size_bytes))
+            self._tell_handler(manager, "checkpoint_load")
+            return record
+        raise CheckpointNotFoundError(
+            f"expected an undamaged epoch, found damage in every one of {sorted(r.epoch for r in candidates)}",
+            hint="start from scratch with resume_from_epoch=None if that is what you want",
+        )
+
+    def _begin(self, manager: Manager | None) -> None:
+        # A directory that cannot be written is found now, and not after an epoch of training.
+        if manager is None:
+            return
+        try:
+            manager.begin()
+        except OSError as error:
+            if self.on_save_failure.ends_run(1, last=True):
+                raise
+            warnings.warn(f"checkpoints cannot be written: {error}", CheckpointWarning, stacklevel=2)
+
+    def _epochs(self, job: CompiledJob, session: Session, epoch: int) -> int:
+        while True:
+            epoch += 1
+            self._emit(RunEvent("epoch_started", epoch, "epoch"))
+            begin = time.perf_counter()
+            session.run(job.epoch_group)
+            seconds = time.perf_counter() - begin
+            met = {condition.name: condition.met(epoch) for condition in job.stop_conditions}
+            self._emit(RunEvent("epoch_finished", epoch, "epoch", seconds, outputs=_outputs(job.epoch_group)))
+            save = None
+            if self.checkpoint_manager is not None:
+                stop = {
+                    "met": any(met.values()),
+                    "conditions": [{"name": name, "met": value} for name, value in met.items()],
+                }
+                save = self._guarded_save(epoch, session, stop)
+            self.result.epochs.append(EpochResult(epoch, seconds, save))
+            self.result.last_epoch = epoch
+            if any(met.values()):
+                reasons = ", ".join(name for name, value in met.items() if value)
+                self._emit(RunEvent("stopped", epoch, message=reasons))
+                self._apply_policy(save, last=True)
+                return epoch
+            self._apply_policy(save)
+
+    def _guarded_save(self, epoch: int, session: Session, stop: Mapping[str, Any] | None) -> SaveResult:
+        self._emit(RunEvent("group_started", epoch, "save"))
+        result = self.save_checkpoints(epoch, session, stop)
+        if epoch == 0:
+            self._apply_policy(result)
+        return result
+
+    def _apply_policy(self, save: SaveResult | None, *, last: bool = False) -> None:
+        if (
+            save is None
+            or save.status != "failed"
+            or not self.on_save_failure.ends_run(self._failures, last=last)
+        ):
+            return
+        assert save.error is not None
+        save.error.add_note(
+            f"{self._failures} save(s) in a row have failed; the run ends by {self.on_save_failure}"
+        )
+        raise save.error
+
+    # -- saving
+
+    def _save(
+        self, manager: Manager, epoch: int, session: Session, stop: Mapping[str, Any], begin: float
+    ) -> SaveResult:
+        stage: Literal["write", "commit"] = "write"
+        try:
+            session.run(manager.save(epoch, stop))
+            stage = "commit"
+            record = manager.commit(epoch, stop)
+        except (TaskGroupError, OSError) as error:
+            cause = _environment_error(error)
+            if cause is None:
+                raise
+            self._discard(manager, epoch)
+            return SaveResult(epoch, "failed", stage=stage, error=error, seconds=time.perf_counter() - begin)
+        skipped = manager.skipped_blobs()
+        seconds = time.perf_counter() - begin
+        failed = self._tell_handler(manager, "checkpoint_save", epoch)
+        return SaveResult(
+            epoch,
+            "saved",
+            stage="handler" if failed else "",
+            error=failed,
+            size_bytes=record.size_bytes,
+            seconds=seconds,
+            skipped_blobs=skipped,
+        )
+
+    def _discard(self, manager: Manager, epoch: int) -> None:
+        try:
+            manager.discard(epoch)
+        except OSError as error:
+            warnings.warn(
+                f"left-overs of epoch {epoch} stay behind: {error}", CheckpointWarning, stacklevel=2
+            )
+
+    def _tell_handler(self, manager: Manager, action: str, epoch: int | None = None) -> Exception | None:
+        # The data are complete at this point: what a handler raises is its own failure, never the checkpoint's.
+        try:
+            if epoch is not None:
+                manager.write_checkpoint_metadata(epoch)
+            manager.report_checkpoint_stats(action)
+        except Exception as error:  # noqa: BLE001 - a handler is foreign code; its error is kept and reported
+            if epoch is None:
+                warnings.warn(
+                    f"metadata handler: {type(error).__name__}: {error}", CheckpointWarning, stacklevel=2
+                )
+            return error
+        return None
+
+    # -- small things
+
+    def _group(self, session: Session, name: str, group: Any) -> None:
+        self._emit(RunEvent("group_started", group=name))
+        begin = time.perf_counter()
+        session.run(group)
+        self._emit(RunEvent("group_finished", group=name, seconds=time.perf_counter() - begin))
+
+    def _manager(self, method: str) -> Manager:
+        if self.checkpoint_manager is None:
+            raise ValueError(f"expected a checkpoint manager for {method}, found none")
+        return self.checkpoint_manager
+
+    def _damaged(self, epoch: int | None, message: str) -> None:
+        if epoch is not None:
+            self.result.damaged.append((epoch, message))
+        self._emit(RunEvent("checkpoint_damaged", epoch, message=message))
+        what = "a claim" if epoch is None else f"epoch {epoch}"
+        warnings.warn(f"{what} is damaged and passed over: {message}", CheckpointWarning, stacklevel=2)
+
+    def _finished(self, begin: float, message: str) -> None:
+        result = self.result
+        seconds = time.perf_counter() - begin
+        self._emit(RunEvent("run_finished", result.last_epoch, "", seconds, 0, result.status, message))
+
+
+def _is_epoch(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _finished(record: EpochRecord, job: CompiledJob) -> bool:
+    """Tell whether a resumed job has nothing left to do, by today's conditions."""
+    stored = {c["name"] for c in record.stop.get("conditions", ()) if c.get("met")}
+    return any(
+        condition.reached(record.epoch) if condition.reached is not None else condition.name in stored
+        for condition in job.stop_conditions
+    )
+
+
+def _is_damage(error: TaskGroupError) -> bool:
+    """Tell whether every failure says that stored bytes are gone or wrong, so that an older epoch may do."""
+    return all(
+        isinstance(failure.error, (FormatError, CheckpointNotFoundError, OSError))
+        and not isinstance(failure.error, VersionError)
+        for failure in error.failures
+    )
+
+
+def _environment_error(error: TaskGroupError | OSError) -> BaseException | None:
+    """Return the cause when the environment made a save fail, None when the program did."""
+    if isinstance(error, OSError):
+        return error
+    causes = [failure.error for failure in error.failures]
+    environment = all(
+        isinstance(cause, OSError) and not isinstance(cause, SupersededError) for cause in causes
+    )
+    return causes[0] if environment else None
+
+
+def _outputs(group: Any) -> dict[str, object]:
+    return {output.label: output.fetch() for task in group.tasks for output in task.outputs() if output.label}
+
+
+def _describe(result: SaveResult) -> str:
+    if result.status == "saved":
+        return f"epoch {result.epoch} is saved, but the metadata handler failed: {result.error!r}"
+    if result.status == "skipped":
+        return f"epoch {result.epoch} was not saved: {result.reason}"
+    return f"epoch {result.epoch} could not be saved ({result.stage}): {result.error}"

@@ -1,0 +1,337 @@
+"""Threads of one parallel section: the tasks of a group, its concurrent substeps, or a task's instances.
+
+A `Crew` does what `GroupState` decides. It starts its members, waits so that signals get through, and joins
+them; a section of one member runs in the calling thread. A `Roster` knows the crews at work for a session.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import TypeAlias
+
+from jobcore.errors import Cancelled, ClosedError, TaskFailure
+from jobcore.runtime.cancel import CancelToken
+from jobcore.runtime.state import Cancel, Finish, GroupState, Instruction, Outcome, Run, Status
+
+__all__ = ["BARE", "Crew", "Roster", "Unwind"]
+
+# In the calling thread these come from a signal (Ctrl-C, a SIGTERM handler that exits) and concern the whole program,
+# so they pass through as they are. In a thread of a task's own nobody else would hear of them: there they are failures.
+BARE: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit)
+
+Member: TypeAlias = Callable[[int, bool], None]
+"""Work of one member: its number, and whether it runs in the calling thread."""
+
+Blame: TypeAlias = Callable[[int, BaseException], TaskFailure]
+"""Makes a failure of an exception that the member did not report itself."""
+
+
+_INTERRUPTED = "the thread that waits for the tasks was interrupted"
+
+
+class Unwind(Cancelled):
+    """Ends a member of which it is known already why it stops: its failure is reported, or its own crew has stopped."""
+
+
+class Crew:
+    """The members of one parallel section, from their start to their end.
+
+    Parameters
+    ----------
+    names
+        One thread name per member.
+    work, blame
+        What a member does, and how an exception of it becomes a failure.
+    token
+        Cancelled when a member fails or the wait is interrupted.
+    roster
+        Where this crew is listed while it works.
+    upward
+        Told each failure at once: for a section inside a task, the group that the task belongs to.
+
+    Notes
+    -----
+    `fail` and `cancel` may be called from any thread, `run` once.
+    """
+
+    __slots__ = (
+        "__weakref__", "_blame", "_done", "_lock", "_names", "_outcome", "_roster", "_state", "_stray", "_upward",
+        "_work", "abandoned", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        work: Member,
+        blame: Blame,
+        token: CancelToken,
+        roster: Roster,
+        upward: Callable[[TaskFailure], None] | None = None,
+    ) -> None:
+        self._names = names
+        self._work = work
+        self._blame = blame
+        self._upward = upward
+        self._roster = roster
+        self.token = token
+        # Guards _state. Re-entrant: a signal handler of the main thread may cancel what it is just reporting to.
+        self._lock = threading.RLock()
+        self._state = GroupState(len(names))
+        self._outcome: Outcome | None = None
+        self._stray: list[TaskFailure] = []
+        self._done: threading.Event | None = None
+        self.abandoned = False
+
+    def run(self) -> Outcome:
+        """Run all members and wait for the last one.
+
+        Raises
+        ------
+        BaseException
+            What was raised into the waiting thread, a `KeyboardInterrupt` say: the members have been cancelled and
+            have ended. Raised a second time, it comes out at once: the crew stays on the roster as `abandoned`
+            until its members have ended.
+        """
+        threads: list[threading.Thread] = []
+        inline = len(self._names) < 2
+        try:
+            self._roster.add(self)
+            if inline:
+                if self._tell(0, self._state.begin):
+                    # A context of its own, as a thread would have: what a step sets does not outlive it.
+                    copy_context().run(self._member, 0, True)
+            else:
+                self._run_threads(threads)
+        finally:
+            self._leave(inline)
+        assert self._outcome is not None
+        return self._settled(self._outcome)
+
+    def fail(self, member: int, failure: TaskFailure) -> None:
+        """Report a failure inside a member that has not ended yet: everybody is told to stop."""
+        if self._upward is not None:
+            self._upward(failure)
+        self._tell(member, lambda: self._state.failure_found(member, failure))
+
+    def cancel(self, reason: str) -> None:
+        """Tell everybody to stop. May be repeated: a call that was interrupted is taken up by the next."""
+        self._tell(0, lambda: self._state.cancel_requested(reason))
+        self.token.cancel(reason)
+
+    def release(self) -> None:
+        """Drop what a run has gathered.
+
+        Tracebacks of its failures refer to frames that refer to this crew: kept, they would form a circle, and
+        the workspaces in those frames would stay until the next full garbage collection.
+        """
+        self._outcome = None
+        self._stray = []
+        self._state = GroupState(0)
+
+    def unfinished(self) -> list[str]:
+        """Return the names of the members that still run."""
+        with self._lock:
+            return [self._names[member] for member in sorted(self._state.running)]
+
+    # -- the calling thread
+
+    def _run_threads(self, threads: list[threading.Thread]) -> None:
+        self._done = threading.Event()
+        try:
+            self._start(threads)
+            self._done.wait()
+        except BaseException:
+            # Not from a member: those never raise. Somebody wants this thread back.
+            self.cancel(_INTERRUPTED)
+            self._done.wait()
+            raise
+        finally:
+            if self._done.is_set():
+                # Nothing left to do in them: this waits until the system has let go of them.
+                for thread in threads:
+                    thread.join()
+
+    def _leave(self, inline: bool) -> None:
+        """Strike the crew off the roster, unless the wait was interrupted twice and members still run."""
+        if not self._state.finished:
+            # However early or late the interruption came, no member begins from here on.
+            self.cancel(_INTERRUPTED)
+        with self._lock:
+            self.abandoned = not inline and bool(self._state.running)
+        if not self.abandoned:
+            self._roster.discard(self)
+
+    def _start(self, threads: list[threading.Thread]) -> None:
+        self._tell(0, self._state.begin)
+        for member, name in enumerate(self._names):
+            if self.token.cancelled:
+                break
+            thread = threading.Thread(
+                target=copy_context().run, args=(self._member, member, False), name=f"jobcore {name}"
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system refuses more threads, or the interpreter is going down.
+                self._unstartable(member, error)
+            else:
+                threads.append(thread)
+        if self.token.cancelled:
+            # The members that have no thread yet will not get one; the count must not wait for them.
+            self._tell(0, lambda: self._state.cancel_requested(self.token.reason or ""))
+
+    def _unstartable(self, member: int, error: BaseException) -> None:
+        failure = self._blame(member, error)
+        if self._upward is not None:
+            self._upward(failure)
+        self._tell(member, lambda: self._state.start_failed(member, failure))
+
+    def _settled(self, outcome: Outcome) -> Outcome:
+        if not self._stray:
+            return outcome
+        return Outcome(Status.FAILED, outcome.failures + tuple(self._stray), outcome.reason)
+
+    # -- a member
+
+    def _member(self, member: int, inline: bool) -> None:
+        """Run one member and tell how it ended; in a thread of its own nothing is ever raised."""
+        state = self._state
+        if not self._tell(member, lambda: state.task_started(member)):
+            return
+        try:
+            self._work(member, inline)
+        except Unwind as order:
+            reason = self.token.reason or str(order)
+            self._tell(member, lambda: state.task_cancelled(member, reason))
+        except BaseException as error:
+            if isinstance(error, Cancelled) and self.token.cancelled:
+                self._tell(member, lambda: state.task_cancelled(member, self.token.reason or ""))
+            elif inline and isinstance(error, BARE):
+                self._tell(member, lambda: state.task_cancelled(member, f"{type(error).__name__} in the caller"))
+                raise
+            else:
+                failure = self._blame(member, error)
+                if self._upward is not None:
+                    self._upward(failure)
+                self._tell(member, lambda: state.task_failed(member, failure))
+        else:
+            self._tell(member, lambda: state.task_finished(member))
+
+    # -- decisions and deeds
+
+    def _tell(self, member: int, event: Callable[[], tuple[Instruction, ...]]) -> bool:
+        """Report an event and do what is decided; return whether there is something left for the caller to do."""
+        with self._lock:
+            instructions = event()
+        mine = False
+        for instruction in instructions:
+            match instruction:
+                case Cancel(reason):
+                    try:
+                        self.token.cancel(reason)
+                    except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
+                        self._stray.append(self._blame(member, error))
+                case Finish(outcome):
+                    self._finish(outcome)
+                case Run():
+                    mine = True
+                case _:
+                    mine = True
+        return mine
+
+    def _finish(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._roster.discard(self)
+        if self._done is not None:
+            self._done.set()
+
+
+class Roster:
+    """The crews at work for one session.
+
+    Parameters
+    ----------
+    owner
+        Name of the session's class, for messages.
+
+    Notes
+    -----
+    All methods may be called from any thread.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        # Guards _crews and _closed, and is notified when a crew leaves.
+        self._changed = threading.Condition(threading.RLock())
+        self._crews: set[Crew] = set()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no crew may begin any more."""
+        return self._closed
+
+    def check_open(self, method: str) -> None:
+        """Raise `ClosedError` naming `method` when the session is closed."""
+        if self._closed:
+            raise ClosedError(
+                f"{self._owner}.{method}: expected an open session, found one that is closed",
+                hint="make a new session, or move the call into its `with` block",
+            )
+
+    def add(self, crew: Crew) -> None:
+        """List a crew that is about to begin."""
+        with self._changed:
+            self.check_open("run")
+            self._crews.add(crew)
+
+    def discard(self, crew: Crew) -> None:
+        """Strike off a crew whose members have all ended."""
+        with self._changed:
+            self._crews.discard(crew)
+            self._changed.notify_all()
+
+    @property
+    def has_abandoned(self) -> bool:
+        """Whether a crew was left by its waiting thread; cheap where no crew is at work."""
+        return bool(self._crews) and bool(self.abandoned())
+
+    def abandoned(self) -> list[Crew]:
+        """Return the crews that were left by their waiting thread and still have members at work."""
+        with self._changed:
+            return [crew for crew in self._crews if crew.abandoned]
+
+    def wait_for_abandoned(self, seconds: float) -> list[Crew]:
+        """Tell the abandoned crews once more to stop, and wait; return those that did not."""
+        left = self.abandoned()
+        if not left:
+            return left
+        for crew in left:
+            crew.cancel(_INTERRUPTED)
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while left := self.abandoned():
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    break
+                self._changed.wait(remaining)
+        return left
+
+    def close(self) -> None:
+        """Let no crew begin any more, stop those at work, and wait for them, except for abandoned ones."""
+        with self._changed:
+            self._closed = True
+            crews = list(self._crews)
+        for crew in crews:
+            crew.cancel("the session is being closed")
+        with self._changed:
+            while any(not crew.abandoned for crew in self._crews):
+                self._changed.wait()
+
+    def holds(self, token: CancelToken) -> bool:
+        """Tell whether code with this token works for one of the crews."""
+        with self._changed:
+            return any(token.is_within(crew.token) for crew in self._crews)

@@ -1,0 +1,176 @@
+"""One run of a compiled group: workspaces, the crew of its tasks, outputs, and the one error that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobcore.errors import Cancelled, TaskFailure, TaskGroupError
+from jobcore.runtime.cancel import CancelToken, current_token, enter_token
+from jobcore.runtime.compile import CompiledGroup, CompiledTask
+from jobcore.runtime.crew import Crew, Roster
+from jobcore.runtime.execute import StepContext, run_in_crew, run_step
+from jobcore.runtime.program import Place
+from jobcore.runtime.state import Outcome, Status
+from jobcore.tasks import TaskOutput, WorkspaceType
+from jobcore.workspace import Workspace
+
+__all__ = ["run_group"]
+
+
+def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], roster: Roster) -> None:
+    """Run all tasks of a group and wait until the last one has ended.
+
+    Parameters
+    ----------
+    group
+        What to run.
+    workspace_of
+        Gives the workspace of a node.
+    roster
+        Of the session.
+
+    Raises
+    ------
+    TaskGroupError
+        Tasks failed.
+    Cancelled
+        The caller's own group is being cancelled, or somebody cancelled the group's token.
+    ClosedError
+        The session was closed meanwhile.
+    """
+    outer = current_token()
+    outer.check()
+    token = CancelToken(outer)
+    run = _GroupRun(group, workspace_of, roster, token)
+    try:
+        outcome = run.crew.run()
+        if outcome.status is Status.SUCCESS:
+            outcome = run.deliver(outcome)
+        succeeded = outcome.status is Status.SUCCESS
+    except BaseException:
+        run.forget_outputs()
+        raise
+    finally:
+        token.detach()
+        run.release()
+    if succeeded:
+        return
+    run.forget_outputs()
+    try:
+        if outcome.failures:
+            raise TaskGroupError(_message(group, outcome.failures), outcome.failures)
+        outer.check()
+        roster.check_open("run")
+        raise Cancelled(outcome.reason or "the group was cancelled")
+    finally:
+        # This frame is part of the error's traceback: a reference from here would close a circle.
+        del outcome
+
+
+class _GroupRun:
+    """What the tasks of one run share."""
+
+    __slots__ = ("_own", "_roster", "_shared", "_tasks", "crew", "group")
+
+    def __init__(
+        self,
+        group: CompiledGroup,
+        workspace_of: Callable[[str], Workspace],
+        roster: Roster,
+        token: CancelToken,
+    ) -> None:
+        self.group = group
+        self._roster = roster
+        self._tasks = [task for task in group.tasks if task.program is not None]
+        # Made here and not in the tasks' threads, where a failure would look like one of the task.
+        self._shared = {node: workspace_of(node) for node in group.used_nodes()}
+        self._own: dict[str, Workspace] = {}
+        for task in group.tasks:
+            if task.program is None:
+                _declare(task, self._shared[task.node])
+        self.crew = Crew([task.name for task in self._tasks], self._run, self._blame, token, roster)
+
+    def release(self) -> None:
+        """Drop the private workspaces and everything that refers to this run."""
+        self._own.clear()
+        self.crew.release()
+
+    def forget_outputs(self) -> None:
+        """Clear all outputs, so that nobody takes those of an earlier run for this one's."""
+        for task in self.group.tasks:
+            for output in task.outputs():
+                output.clear()
+
+    def deliver(self, outcome: Outcome) -> Outcome:
+        """Copy all outputs, then hand them over: all or none."""
+        failures: list[TaskFailure] = []
+        values: list[tuple[TaskOutput, list[object]]] = []
+        for task in self.group.tasks:
+            workspace = self._own.get(task.name, self._shared[task.node])
+            for output in task.outputs():
+                try:
+                    values.append((output, [_read(name, workspace) for name in output.names]))
+                except Exception as error:  # noqa: BLE001 - reported as the task's failure, below
+                    failures.append(
+                        TaskFailure(task.node, task.name, f"output {', '.join(output.names)}", None, error)
+                    )
+        if failures:
+            return Outcome(Status.FAILED, tuple(failures))
+        for output, found in values:
+            output.set_values(found)
+        return outcome
+
+    def _run(self, member: int, inline: bool) -> None:
+        task = self._tasks[member]
+        program = task.program
+        assert program is not None
+        enter_token(self.crew.token)
+        context = StepContext(task.node, task.name, self.crew, member, self._roster, inline)
+        workspace = self._shared[task.node]
+        if task.workspace_type is WorkspaceType.PRIVATE:
+            workspace = Workspace(workspace, task.name)
+            if task.outputs():
+                # Read when the whole group is done; others go as soon as their task has ended.
+                self._own[task.name] = workspace
+        if task.num_instances == 1:
+            run_step(program, workspace, context)
+            return
+        names = [f"{task.name} #{instance}" for instance in range(task.num_instances)]
+        run_in_crew(
+            names,
+            [program] * task.num_instances,
+            [Workspace(workspace, name) for name in names],
+            program.place,
+            context,
+        )
+
+    def _blame(self, member: int, error: BaseException) -> TaskFailure:
+        task = self._tasks[member]
+        place = task.program.place if task.program is not None else Place("", None)
+        return TaskFailure(task.node, task.name, place.path, place.built_at, error)
+
+
+def _declare(task: CompiledTask, workspace: Workspace) -> None:
+    """Create the output blobs of a task without a step, for tasks with one to write to."""
+    for output in task.outputs():
+        for name in output.names:
+            if not workspace.has_blob(name):
+                # It carries a value to the caller, so it is no state of the node and belongs in no checkpoint.
+                workspace.create_blob(name).transient = True
+
+
+def _read(name: str, workspace: Workspace) -> object:
+    """Return a copy of a blob, or None when it is missing or empty."""
+    if not workspace.has_blob(name):
+        return None
+    blob = workspace.blob(name)
+    return None if blob.kind == "empty" else blob.fetch()
+
+
+def _message(group: CompiledGroup, failures: tuple[TaskFailure, ...]) -> str:
+    tasks = len({failure.task for failure in failures})
+    total = len(group.tasks)
+    head = f"{tasks} of {total} tasks failed" if total > 1 else "the task failed"
+    if len(failures) == 1:
+        return f"{head}: {failures[0].describe()}"
+    return "\n".join([f"{head}:", *(f"  {failure.describe()}" for failure in failures)])

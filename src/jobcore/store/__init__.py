@@ -1,0 +1,27 @@
+"""The checkpoint database: named blobs in one file that is a standard Zarr v3 group.
+
+Writing is all or nothing, reading checks every byte; the layout is ``docs/reference/format.md``.
+"""
+
+from jobcore.store.layout import ChunkPolicy
+from jobcore.store.read import Database, inspect, load, open_database
+from jobcore.store.records import BlobInfo, DatabaseInfo, Fault, VerifyReport, WriteResult
+from jobcore.store.verify import verify
+from jobcore.store.write import check_blobs, save, write_database
+
+__all__ = [
+    "BlobInfo",
+    "ChunkPolicy",
+    "Database",
+    "DatabaseInfo",
+    "Fault",
+    "VerifyReport",
+    "WriteResult",
+    "check_blobs",
+    "inspect",
+    "load",
+    "open_database",
+    "save",
+    "verify",
+    "write_database",
+]

@@ -1,0 +1,77 @@
+"""Telling what a file is that is no database, so that the error can say it."""
+
+from __future__ import annotations
+
+import re
+
+from jobcore.errors import FormatError
+
+__all__ = ["not_a_database"]
+
+_EXPECTED = "expected a jobcore database (zarr.zip)"
+_SAFETENSORS = re.compile(rb".{8}\{", re.DOTALL)
+_OURS = re.compile(rb"PK\x03\x04(\x14|\x2d)\0\0{6}\x21\0")
+_NAME_AT = 30
+
+
+def not_a_database(path: str, head: bytes | bytearray, size_bytes: int) -> FormatError:
+    """Make the error for a file that does not end as a database does.
+
+    Parameters
+    ----------
+    path
+        The file.
+    head
+        Its first bytes, 512 or so.
+    size_bytes
+        Its length, in bytes.
+
+    Returns
+    -------
+    FormatError
+        To be raised; its text says what was found.
+    """
+    found, hint = _guess(head, size_bytes)
+    return FormatError(
+        f"{path}: {_EXPECTED}, found {found} of {size_bytes:,} bytes", path=path, place="file", hint=hint
+    )
+
+
+def a_directory(path: str, holds_zarr: bool) -> FormatError:
+    """Make the error for a directory in the place of a database."""
+    found = "a directory with a Zarr group or array" if holds_zarr else "a directory"
+    hint = "give the path of one *.zarr.zip file in it" if not holds_zarr else "open it with zarr-python"
+    return FormatError(f"{path}: {_EXPECTED}, found {found}", path=path, place="file", hint=hint)
+
+
+def _guess(head: bytes | bytearray, size_bytes: int) -> tuple[str, str | None]:
+    if size_bytes == 0:
+        return "an empty file", "its writer died, or the disk was full"
+    if _OURS.match(head):
+        return "the beginning of one without its end: a truncated file", "take another copy of it"
+    if head.startswith(b"PK\x03\x04"):
+        name = head[_NAME_AT : _NAME_AT + int.from_bytes(head[26:28], "little")]
+        if name.endswith(b".npy"):
+            return "a NumPy .npz file", "read it with numpy.load"
+        if name.endswith((b"/data.pkl", b"/.format_version", b"/.data/serialization_id")):
+            return "a file of torch.save", "read it with torch.load"
+        return f"another zip file (its first entry is {name[:60].decode('latin-1')!r})", None
+    if head.startswith(b"PK\x05\x06"):
+        return "an empty zip file", None
+    if head.startswith(b"\x93NUMPY"):
+        return "a NumPy .npy file", "read it with numpy.load"
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return "an HDF5 file", "read it with h5py"
+    if head.startswith(b"\x1f\x8b"):
+        return "a gzip file", None
+    if _SAFETENSORS.match(head) and int.from_bytes(head[:8], "little") < size_bytes:
+        return "a safetensors file", "read it with safetensors"
+    if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
+        return "a pickle", "it may run any code when it is read; load it with what wrote it"
+    try:
+        text = head[:500].decode()
+    except UnicodeDecodeError:
+        return f"data that begins with the bytes {head[:8].hex(' ')}", None
+    if text.isprintable() or all(char.isprintable() or char in "\r\n\t" for char in text):
+        return f"text that begins {text[:40]!r}", None
+    return f"data that begins with the bytes {head[:8].hex(' ')}", None

@@ -1,0 +1,191 @@
+"""Blobs of every kind as arrays to be stored, and back.
+
+A tensor is stored as it is. All other kinds become a small array here: an integer for a counter, bytes for
+the rest. The kinds are section 2 of ``docs/reference/format.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jobcore._dtypes import refusal
+from jobcore._fast.counter import Counter
+from jobcore._rng import RNG, rng_restore, rng_state
+from jobcore._state import decode_state, encode_state
+from jobcore.errors import BlobKindError, BlobValueError, FormatError, UnsupportedBlobError
+from jobcore.store.names import check_name
+from jobcore.workspace import Blob, classify
+
+__all__ = ["Collected", "collect", "decode"]
+
+_NO_BYTES = np.empty(0, np.uint8)
+
+
+@dataclass(slots=True)
+class Collected:
+    """Blobs that are ready to be written.
+
+    Attributes
+    ----------
+    names, kinds
+        Of each blob, in order.
+    arrays
+        What is stored of each; tensors are not copied but referred to.
+    skipped
+        Name and reason of each blob that was left out.
+    """
+
+    names: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    arrays: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def collect(blobs: Mapping[str, object]) -> Collected:
+    """Take the values of blobs, all small ones by copy and all tensors by reference.
+
+    Parameters
+    ----------
+    blobs
+        Name to ``Blob`` or to any value that a blob can have. Blobs that are transient or timers are
+        skipped, with the reason.
+
+    Returns
+    -------
+    Collected
+        What to write.
+
+    Raises
+    ------
+    UnsupportedBlobError
+        Values that cannot be stored; all of them are named.
+    """
+    result = Collected()
+    refused: list[tuple[object, str]] = []
+    for name, value in blobs.items():
+        reason = check_name(name)
+        if reason is None:
+            reason = _collect_one(result, name, value)
+        if reason is not None:
+            refused.append((name, reason))
+    if refused:
+        lines = "; ".join(f"{name!r:.120}: {reason}" for name, reason in refused)
+        raise UnsupportedBlobError(
+            f"{len(refused)} of {len(blobs)} blobs cannot be stored, and nothing was written: {lines}",
+            hint="leave them out, convert them to arrays of numbers, bytes or text, or make them transient",
+        )
+    return result
+
+
+def _collect_one(result: Collected, name: str, value: object) -> str | None:
+    if type(value) is np.ndarray:
+        kind: str = "tensor"
+        inner: Any = value
+    elif isinstance(value, Blob):
+        kind, inner = value.kind, value.value
+        if value.transient or kind in ("timer", "object"):
+            result.skipped.append((name, "transient" if value.transient else f"a {kind} is not stored"))
+            return None
+    else:
+        try:
+            kind, inner = classify(name, value)
+        except (BlobKindError, BlobValueError) as error:
+            return error.message
+    try:
+        array = _encode(name, kind, inner)
+    except (BlobKindError, BlobValueError) as error:
+        return error.message
+    except UnicodeEncodeError:
+        return "expected Unicode text, found a lone surrogate"
+    reason = refusal(array.dtype)
+    if reason is None and isinstance(array, np.ma.MaskedArray):
+        reason = "a masked array, whose mask would be lost"
+    if reason is not None:
+        return reason
+    result.names.append(name)
+    result.kinds.append(kind)
+    result.arrays.append(array)
+    return None
+
+
+def _encode(name: str, kind: str, value: Any) -> np.ndarray[Any, Any]:
+    if kind == "tensor":
+        return value  # type: ignore[no-any-return]  # a tensor's value is its array
+    if kind == "counter":
+        return np.array(value.retrieve(), np.int64)
+    if kind == "string":
+        return _from_bytes(value.encode())
+    if kind == "bytes":
+        return _from_bytes(bytes(value))
+    if kind == "state":
+        return _from_bytes(encode_state(value, name))
+    if kind == "rng":
+        algorithm, state = rng_state(value, name)
+        return _from_bytes(encode_state({"algorithm": algorithm, "state": state}, name))
+    if kind == "empty":
+        return _NO_BYTES
+    raise BlobKindError(f"{name!r}: a {kind} cannot be stored")
+
+
+def _from_bytes(data: bytes) -> np.ndarray[Any, Any]:
+    return np.frombuffer(data, np.uint8) if data else _NO_BYTES
+
+
+def decode(kind: str, array: np.ndarray[Any, Any]) -> Any:
+    """Make the value of a blob from what was stored of it.
+
+    Parameters
+    ----------
+    kind
+        Kind of the blob.
+    array
+        What :func:`collect` made of it: its dtype and shape fit the kind.
+
+    Returns
+    -------
+    object
+        ndarray, ``Counter``, str, bytes, state, a random generator, or ``None`` for an empty blob.
+
+    Raises
+    ------
+    FormatError
+        The bytes are none of that kind, or the kind is not known.
+    """
+    if kind == "tensor":
+        return array
+    if kind == "counter":
+        counter = Counter()
+        counter.restore(int(array))
+        return counter
+    data = array.tobytes()
+    if kind == "bytes":
+        return data
+    if kind == "string":
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"expected UTF-8 text: {error}") from error
+    if kind == "state":
+        return decode_state(data)
+    if kind == "rng":
+        return rng_restore(None, *parse_rng(data))
+    if kind == "empty":
+        return None
+    raise FormatError(f"expected a kind that this version knows, found {kind!r:.80}")
+
+
+def parse_rng(data: bytes) -> tuple[str, Any]:
+    """Read the algorithm and the state of a stored random generator."""
+    document = decode_state(data)
+    if not isinstance(document, dict) or not isinstance(document.get("algorithm"), str):
+        raise FormatError(f"expected the algorithm and state of a random generator, found {data[:60]!r}")
+    return document["algorithm"], document.get("state")
+
+
+def restore_rng(generator: RNG, data: bytes) -> RNG:
+    """Put a stored state into a generator, or make a new one where its algorithm is another."""
+    return rng_restore(generator, *parse_rng(data))

@@ -1,0 +1,84 @@
+"""Proving that a database is whole: every byte is read and held against what it should be."""
+
+from __future__ import annotations
+
+import os
+
+from jobcore.errors import CheckpointNotFoundError, FormatError
+from jobcore.store import container, files
+from jobcore.store.metadata import Table, parse_root
+from jobcore.store.records import Fault, VerifyReport
+
+__all__ = ["verify"]
+
+
+def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> VerifyReport:
+    """Check every byte of a database, and tell each damage.
+
+    Parameters
+    ----------
+    path
+        The file.
+    digest
+        The digest that it should have, as :class:`WriteResult` gave it, or ``None`` when it is not known.
+
+    Returns
+    -------
+    VerifyReport
+        ``ok``, and the faults with the blobs that they hurt. A file that is no database at all is one fault.
+
+    Raises
+    ------
+    CheckpointNotFoundError
+        There is no such file.
+
+    Notes
+    -----
+    Thread-safe. It reads the whole file and needs about 1 MiB of memory beside the index.
+    """
+    place = files.absolute(path)
+    problems: list[FormatError] = []
+    try:
+        reader = container.reader(place, problems)
+    except CheckpointNotFoundError:
+        raise
+    except FormatError as error:
+        return VerifyReport(place, False, (_fault(place, error),), 0, _size(place))
+    try:
+        table: Table | None = None
+        if digest is not None and digest != reader.digest:
+            problems.append(wrong_digest(place, digest, reader.digest))
+        try:
+            _, table = parse_root(reader.root(), place)
+        except FormatError as error:
+            problems.append(error)
+        faults = [_fault(place, problem) for problem in problems]
+        faults += (fault for fault in reader.faults(table) if fault not in faults)
+        return VerifyReport(
+            place, not faults, tuple(faults), len(table.names) if table is not None else 0, reader.size_bytes
+        )
+    finally:
+        reader.close()
+
+
+def wrong_digest(path: str, expected: str, found: str) -> FormatError:
+    """Make the error for a database that is not the one that was asked for."""
+    from jobcore.errors import ChecksumError
+
+    return ChecksumError(
+        f"{path}: expected the database with the digest {expected!r:.80}, found {found!r}",
+        path=path,
+        place="index",
+        hint="the file is damaged, or it was exchanged for another",
+    )
+
+
+def _fault(path: str, error: FormatError) -> Fault:
+    return Fault(error.place or "file", None, error.message.removeprefix(f"{path}: "))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - paths are plain text here
+    except OSError:
+        return 0

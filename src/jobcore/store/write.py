@@ -1,0 +1,314 @@
+"""Writing a database: everything is checked first, then written under a temporary name, then published."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jobcore.errors import SaveError
+from jobcore.store import container, files
+from jobcore.store.container import ContainerWriter
+from jobcore.store.layout import ChunkPolicy, Spec, bytes_of, make_spec
+from jobcore.store.metadata import ArrayDocuments, Header, Table, check_json, dump_root
+from jobcore.store.names import escape
+from jobcore.store.records import WriteResult
+from jobcore.store.values import Collected, collect
+from jobcore.store.verify import verify as verify_file
+
+__all__ = ["check_blobs", "save", "write_database"]
+
+_GATHER = 1 << 22  # bytes copied at a time from memory that is not contiguous
+_ZEROS = bytes(1 << 16)
+_DEFAULT_CHUNKS = ChunkPolicy()
+
+
+def save(
+    path: str | os.PathLike[str],
+    blobs: Mapping[str, object],
+    *,
+    user: Any = None,
+    overwrite: bool = False,
+    durable: bool = True,
+    verify: bool = False,
+    chunks: ChunkPolicy = _DEFAULT_CHUNKS,
+) -> WriteResult:
+    """Save named values in one file, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        The file; by custom it ends in ``.zarr.zip``. Its directory must exist.
+    blobs
+        Name to value: arrays of any shape and of any dtype without Python objects, numbers, text, bytes,
+        small Python state (None, lists, tuples, dicts), ``Counter``, and random generators.
+    user
+        Your own metadata: None, bool, int, float, str, lists, and dicts with str keys.
+    overwrite
+        Whether a file of that name is replaced, in one step, once the new one is whole.
+    durable
+        Whether to return only when the file would survive a power cut.
+    verify
+        Whether to read the file back and check it before it gets its name.
+    chunks
+        How large arrays are cut.
+
+    Returns
+    -------
+    WriteResult
+        Path, size and digest.
+
+    Raises
+    ------
+    UnsupportedBlobError
+        Values that cannot be stored, all of them named; nothing was written.
+    BlobValueError
+        `user` holds something that JSON cannot.
+    SaveError
+        The file exists, or the file system failed; nothing was changed.
+
+    Notes
+    -----
+    Thread-safe. An array must not be changed by another thread while it is saved.
+
+    Examples
+    --------
+    >>> import numpy as np, jobcore
+    >>> result = jobcore.save("model.zarr.zip", {"w": np.zeros((3, 4)), "epochs": 5})  # doctest: +SKIP
+    """
+    return write_database(
+        path, blobs, user=user, overwrite=overwrite, durable=durable, verify=verify, chunks=chunks
+    )
+
+
+def check_blobs(blobs: Mapping[str, object]) -> None:
+    """Check that blobs can be stored, without writing anything.
+
+    Parameters
+    ----------
+    blobs
+        As for :func:`write_database`.
+
+    Raises
+    ------
+    UnsupportedBlobError
+        Values that cannot be stored; all of them are named.
+    """
+    collect(blobs)
+
+
+def write_database(
+    path: str | os.PathLike[str],
+    blobs: Mapping[str, object],
+    *,
+    db_type: str = "zarr.zip",
+    run: str = "",
+    node: str = "",
+    epoch: int | None = None,
+    generation: int | None = None,
+    stop: Any = None,
+    user: Any = None,
+    skipped: Sequence[tuple[str, str]] = (),
+    durable: bool = True,
+    overwrite: bool = False,
+    verify: bool = False,
+    chunks: ChunkPolicy = _DEFAULT_CHUNKS,
+) -> WriteResult:
+    """Write the database of one node and epoch.
+
+    Parameters
+    ----------
+    path
+        The file. Its directory must exist.
+    blobs
+        Name to ``Blob`` or value. Blobs that are transient, and timers, are skipped with the reason.
+    db_type
+        The container, ``"zarr.zip"``.
+    run, node, epoch, generation
+        What the database belongs to.
+    stop, user
+        State of the stop condition and the user's own metadata, as for :func:`save`.
+    skipped
+        Name and reason of blobs that the caller left out; they are recorded.
+    durable, overwrite, verify, chunks
+        As for :func:`save`.
+
+    Returns
+    -------
+    WriteResult
+        Path, size, digest, and what was skipped.
+
+    Raises
+    ------
+    UnsupportedBlobError, BlobValueError, SaveError
+        As for :func:`save`.
+    ValueError
+        `db_type` is not known.
+
+    Notes
+    -----
+    Thread-safe. Tensors are written from their own memory, without a copy; one that is not contiguous is
+    gathered a few MiB at a time. A blob that is fed meanwhile keeps its old value in the database; a
+    *bound* array must not be changed.
+    """
+    container.check_type(db_type)
+    check_json(stop, "stop")
+    check_json(user, "user")
+    collected = collect(blobs)
+    header = Header(
+        run=_text("run", run),
+        node=_text("node", node),
+        epoch=_number("epoch", epoch),
+        generation=_number("generation", generation),
+        stop=stop,
+        user=user,
+        skipped=(*((str(name), str(reason)) for name, reason in skipped), *collected.skipped),
+        container=db_type,
+    )
+    table = _table(collected, chunks)
+    final = files.absolute(path)
+    needed = sum(spec.chunk_bytes * spec.chunks for spec in map(table.spec_of, range(len(table.names))))
+    try:
+        digest, size = _write(final, collected, table, header, db_type, durable, overwrite, verify)
+    except SaveError:
+        raise
+    except OSError as error:
+        raise _save_error(error, final, needed) from error
+    return WriteResult(final, size, digest, len(table.names), header.skipped)
+
+
+def _table(collected: Collected, chunks: ChunkPolicy) -> Table:
+    specs: list[Spec] = []
+    index: dict[Any, int] = {}
+    column: list[int] = []
+    for kind, array in zip(collected.kinds, collected.arrays, strict=True):
+        key = (kind, array.dtype, array.shape)
+        at = index.get(key)
+        if at is None:
+            # Equal dtypes may differ in what equality does not see, such as alignment, but lie alike.
+            at = index[key] = len(specs)
+            specs.append(make_spec(kind, array.dtype, array.shape, chunks))
+        column.append(at)
+    return Table(collected.names, column, specs)
+
+
+def _write(
+    final: str,
+    collected: Collected,
+    table: Table,
+    header: Header,
+    db_type: str,
+    durable: bool,
+    overwrite: bool,
+    verify: bool,
+) -> tuple[str, int]:
+    # Opened first: a missing directory is told before anything is written.
+    directory = files.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
+    try:
+        if not overwrite and os.path.lexists(final):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), final)
+        fd, temporary = files.create_temporary(final)
+        published = False
+        try:
+            out = container.writer(db_type, fd)
+            try:
+                digest, size = _fill(out, collected, table, header)
+                if durable:
+                    out.sync()
+            finally:
+                out.close()
+            if verify:
+                _reread(temporary, final, digest)
+            if overwrite:
+                os.replace(temporary, final)  # noqa: PTH105 - paths are plain text here
+            else:
+                files.publish(temporary, final)
+                published = True
+            if durable:
+                files.sync_directory(directory)
+        except BaseException:
+            files.remove_quietly(temporary)
+            if published:
+                # Its name may be gone after a power cut, so nobody must be able to rely on it now.
+                files.remove_quietly(final)
+            raise
+    finally:
+        os.close(directory)
+    return digest, size
+
+
+def _fill(out: ContainerWriter, collected: Collected, table: Table, header: Header) -> tuple[str, int]:
+    documents = ArrayDocuments(table.specs)
+    for blob, (name, array) in enumerate(zip(collected.names, collected.arrays, strict=True)):
+        spec = table.spec_of(blob)
+        key = escape(name)
+        for chunk in range(spec.chunks):
+            place, crc32 = out.add_chunk(
+                spec.chunk_key(key, chunk), spec.chunk_bytes, _pieces(array, spec, chunk)
+            )
+            table.place.append(place)
+            table.crc32.append(crc32)
+        out.add_document(f"{key}/zarr.json", documents.document(name, table.spec[blob]))
+    return out.finish(dump_root(header, table))
+
+
+def _pieces(array: np.ndarray[Any, Any], spec: Spec, chunk: int) -> Iterator[memoryview]:
+    low, high = spec.row_range(chunk)
+    if array.flags.c_contiguous:
+        flat = bytes_of(array)
+        yield flat[low * spec.row_bytes : high * spec.row_bytes]
+    else:
+        step = max(1, _GATHER // spec.row_bytes)
+        for at in range(low, high, step):
+            rows = np.ascontiguousarray(array[at : min(at + step, high)])
+            yield bytes_of(rows)
+    missing = (spec.chunk_rows - (high - low)) * spec.row_bytes
+    while missing > 0:
+        yield memoryview(_ZEROS)[:missing]
+        missing -= len(_ZEROS)
+
+
+def _reread(temporary: str, final: str, digest: str) -> None:
+    report = verify_file(temporary, digest=digest)
+    if not report.ok:
+        raise SaveError(
+            f"{final}: what was written could not be read back: " + "; ".join(map(str, report.faults[:5])),
+            hint="the disk, its driver or the memory is at fault; nothing was changed",
+        )
+
+
+def _save_error(error: OSError, final: str, needed: int) -> SaveError:
+    reason = error.strerror or str(error)
+    hint = None
+    if error.errno == errno.EEXIST:
+        hint = "choose another name, or pass overwrite=True"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        reason += f"; its data takes {needed:,} bytes, and {_free(final)} bytes are free"
+        hint = "make room, or raise the quota"
+    raised = SaveError(f"{final}: the database could not be written: {reason}", hint=hint)
+    raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, final
+    return raised
+
+
+def _free(final: str) -> str:
+    try:
+        found = os.statvfs(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
+    except OSError:
+        return "an unknown number of"
+    return f"{found.f_bavail * found.f_frsize:,}"
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected {what} as text, found {type(value).__qualname__}")
+    check_json(value, what)
+    return value
+
+
+def _number(what: str, value: object) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError(f"expected {what} as an int or None, found {type(value).__qualname__}")
+    return value

@@ -1,0 +1,407 @@
+"""The plain reader of the ``zarr.zip`` container: the index in one or two reads, payloads right into place.
+
+Nothing that a file says is believed before it was checked: the end records against the length of the file, the
+index against its digest, the root against its checksum, and every entry against the one that the table
+implies. A read of a blob checks each byte of it: local headers, payloads and its document.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobcore.errors import CheckpointNotFoundError, ChecksumError, ClosedError, FormatError
+from jobcore.store.agreement import blob_of_key, disagreements
+from jobcore.store.container import Scatter, Sink, Target
+from jobcore.store.identify import a_directory, not_a_database
+from jobcore.store.metadata import ArrayDocuments, Table
+from jobcore.store.records import Fault
+from jobcore.store.zipformat import (
+    Entry,
+    check_digest,
+    header_bytes,
+    local_header,
+    parse_directory,
+    parse_tail,
+    root_entry,
+)
+
+__all__ = ["ZipReader"]
+
+_TAIL = 1 << 16
+_WINDOW = 1 << 20
+_LARGE = 1 << 18
+_PIECE = 1 << 20
+
+
+@dataclass(slots=True)
+class _Step:
+    """One entry to be checked: whose it is, where its payload goes, and what a document should say."""
+
+    entry: Entry
+    blob: str | None
+    chunk: int
+    sink: Sink = None
+    document: bytes | None = None
+
+    def label(self) -> str:
+        if self.blob is None:
+            return f"entry {self.entry.key!r:.120}"
+        return f"blob {self.blob!r:.120}, " + ("its document" if self.chunk < 0 else f"chunk {self.chunk}")
+
+
+_OnFault = Callable[[_Step, str, type[FormatError]], None]
+
+
+class ZipReader:
+    """Reads one database.
+
+    Parameters
+    ----------
+    path
+        Absolute path of the file.
+    problems
+        Where given, an index that does not match its digest is put here and not raised.
+
+    Raises
+    ------
+    CheckpointNotFoundError
+        There is no such file.
+    FormatError
+        It is no database, or its index is damaged.
+
+    Notes
+    -----
+    Thread-safe: it reads by position, and after :meth:`close` the last reader under way closes the file.
+    """
+
+    def __init__(self, path: str, problems: list[FormatError] | None = None) -> None:
+        self.path = path
+        self._lock = threading.Lock()  # guards _users and _closing; and _entries while it is made
+        self._users = 0
+        self._closing = False
+        self._entries: list[Entry] | None = None
+        self._fd = _open(path)
+        try:
+            self._open_index(problems)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_index(self, problems: list[FormatError] | None) -> None:
+        self.size_bytes = size = os.fstat(self._fd).st_size
+        tail = self._pread(max(0, size - _TAIL), min(size, _TAIL))
+        place = parse_tail(tail, size, self.path)
+        if place is None:
+            raise not_a_database(self.path, self._pread(0, min(size, 512)), size)
+        self._place = place
+        start, self._root, no_root = place.start, None, None
+        try:
+            self._root = root_entry(tail, place, self.path)
+            start = self._root.offset
+        except FormatError as error:
+            no_root = error
+        held = size - len(tail)
+        if start < held:
+            # A large table: the rest of it and of the index in one further read.
+            tail = self._pread(start, held - start) + tail
+            held = start
+        self._index = memoryview(tail)[place.start - held :]
+        self.digest, damage = check_digest(self._index, self.path)
+        for problem in (damage, no_root):
+            if problem is not None:
+                if problems is None:
+                    raise problem
+                problems.append(problem)
+        self._root_bytes = tail[start - held : place.start - held]
+
+    def root(self) -> bytearray:
+        """Give the root document.
+
+        Returns
+        -------
+        bytearray
+            Its text.
+
+        Raises
+        ------
+        ChecksumError
+            It is damaged.
+        """
+        entry = self._root
+        if entry is None:
+            raise FormatError(f"{self.path}: root document: there is none", path=self.path, place="root")
+        head = header_bytes(entry.key, entry.offset, entry.size)
+        payload = self._root_bytes[head:]
+        if zlib.crc32(payload) != entry.crc32 or self._root_bytes[:head] != local_header(entry):
+            raise ChecksumError(
+                f"{self.path}: root document: expected CRC-32 {entry.crc32:08x} and the header that goes "
+                f"with it, found {zlib.crc32(payload):08x}",
+                path=self.path,
+                place="root",
+            )
+        return payload
+
+    def read(self, table: Table, targets: Iterable[Target]) -> None:
+        """Read blobs into memory.
+
+        Parameters
+        ----------
+        table
+            The table of the root document.
+        targets
+            What to read, in table order.
+
+        Raises
+        ------
+        ChecksumError
+            Bytes of one of the blobs are damaged; its memory then holds anything.
+        FormatError
+            The index and the table contradict each other, or the file cannot be read.
+        """
+        with self._in_use():
+            entries = self._checked_entries(table)
+            self._scan(self._steps(table, entries, targets), self._raise)
+
+    def faults(self, table: Table | None) -> Iterator[Fault]:
+        """Check every byte of the file but those of the root and of the end records.
+
+        Parameters
+        ----------
+        table
+            The table of the root document, or ``None`` when that cannot be read; then each entry is checked
+            by itself.
+
+        Yields
+        ------
+        Fault
+            Each damage.
+        """
+        with self._in_use():
+            try:
+                entries = parse_directory(self._index, self._place, self.path)
+            except FormatError as error:
+                yield Fault("index", None, _without(self.path, error.message))
+                return
+            found: list[Fault] = []
+
+            def note(step: _Step, message: str, _: type[FormatError]) -> None:
+                found.append(Fault(step.entry.key, step.blob, message))
+
+            if table is not None:
+                yield from disagreements(entries, table)
+            try:
+                self._scan(self._all_steps(table, entries), note)
+            except FormatError as error:
+                found.append(Fault("file", None, _without(self.path, error.message)))
+            yield from found
+
+    def close(self) -> None:
+        """Close the file; reads that are under way in other threads end first. Twice is harmless."""
+        with self._lock:
+            self._closing = True
+            if self._users == 0 and self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        # A descriptor closed under a reader may be another file's by its next read.
+        with self._lock:
+            if self._closing:
+                raise ClosedError(f"{self.path}: expected an open database, found one that was closed")
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._closing and self._users == 0 and self._fd >= 0:
+                    os.close(self._fd)
+                    self._fd = -1
+
+    def _checked_entries(self, table: Table) -> list[Entry]:
+        with self._lock:
+            if self._entries is None:
+                entries = parse_directory(self._index, self._place, self.path)
+                for fault in disagreements(entries, table):
+                    raise FormatError(f"{self.path}: {fault.message}", path=self.path, place=fault.place)
+                self._entries = entries
+            return self._entries
+
+    def _steps(self, table: Table, entries: list[Entry], targets: Iterable[Target]) -> Iterator[_Step]:
+        documents = ArrayDocuments(table.specs)
+        for target in targets:
+            name, spec = table.names[target.blob], table.spec[target.blob]
+            # Before a blob's first entry lie all chunks of the blobs before it, and a document for each.
+            at = table.first[target.blob] + target.blob
+            for chunk, sink in enumerate(target.sinks()):
+                yield _Step(entries[at], name, chunk, sink)
+                at += 1
+            yield _Step(entries[at], name, -1, None, documents.document(name, spec))
+
+    def _all_steps(self, table: Table | None, entries: list[Entry]) -> Iterator[_Step]:
+        documents = ArrayDocuments(table.specs) if table is not None else None
+        implied = {key: (blob, chunk) for key, blob, chunk in table.entries()} if table is not None else {}
+        for entry in entries[:-1]:
+            blob, chunk = implied.get(entry.key, (-1, 0))
+            if table is None or documents is None or blob < 0:
+                yield _Step(entry, *blob_of_key(entry.key))
+                continue
+            name = table.names[blob]
+            document = documents.document(name, table.spec[blob]) if chunk < 0 else None
+            yield _Step(entry, name, chunk, None, document)
+
+    def _scan(self, steps: Iterable[_Step], fault: _OnFault) -> None:
+        # Neighbouring small entries come in one read; the payload of a large one by itself, into its place.
+        batch: list[tuple[_Step, int]] = []
+        start = end = 0
+        for step in steps:
+            key, offset, size, _ = step.entry
+            payload = offset + header_bytes(key, offset, size)
+            stop = payload + size if size < _LARGE else payload
+            if batch and (offset != end or stop - start > _WINDOW):
+                self._check_batch(batch, start, end, fault)
+                batch = []
+            if not batch:
+                start = offset
+            batch.append((step, payload))
+            end = stop
+            if size >= _LARGE:
+                self._check_batch(batch, start, end, fault)
+                batch = []
+                self._check_large(step, payload, fault)
+        if batch:
+            self._check_batch(batch, start, end, fault)
+
+    def _check_batch(self, batch: list[tuple[_Step, int]], start: int, end: int, fault: _OnFault) -> None:
+        data = memoryview(self._pread(start, end - start))
+        for step, payload in batch:
+            entry = step.entry
+            if data[entry.offset - start : payload - start] != local_header(entry):
+                fault(step, f"{step.label()}: its local header is not the one of the index", ChecksumError)
+            if entry.size >= _LARGE:
+                continue
+            part = data[payload - start : payload - start + entry.size]
+            crc32 = zlib.crc32(part)
+            if crc32 != entry.crc32:
+                fault(step, _wrong_checksum(step, crc32), ChecksumError)
+            elif step.document is not None and part != step.document and not _same(part, step.document):
+                fault(step, f"{step.label()}: it contradicts the table of the root document", FormatError)
+            if isinstance(step.sink, Scatter):
+                buffer = step.sink.open()
+                buffer[:] = part[: len(buffer)]
+                step.sink.close()
+            elif step.sink is not None:
+                step.sink[:] = part[: len(step.sink)]
+
+    def _check_large(self, step: _Step, payload: int, fault: _OnFault) -> None:
+        sink, size = step.sink, step.entry.size
+        target = sink.open() if isinstance(sink, Scatter) else sink
+        wanted = 0 if target is None else len(target)
+        scratch: memoryview | None = None
+        done = crc32 = 0
+        while done < size:
+            if target is not None and done < wanted:
+                part = target[done : done + _PIECE]
+            else:
+                scratch = memoryview(bytearray(min(_PIECE, size - done))) if scratch is None else scratch
+                part = scratch[: size - done]
+            self._pread_into(part, payload + done)
+            crc32 = zlib.crc32(part, crc32)
+            done += len(part)
+        if crc32 != step.entry.crc32:
+            fault(step, _wrong_checksum(step, crc32), ChecksumError)
+        if isinstance(sink, Scatter):
+            sink.close()
+
+    def _raise(self, step: _Step, message: str, kind: type[FormatError]) -> None:
+        raise kind(f"{self.path}: {message}", path=self.path, place=step.entry.key)
+
+    def _pread(self, offset: int, size: int) -> bytearray:
+        try:
+            buffer = bytearray(size)
+        except (MemoryError, OverflowError) as error:
+            raise self._unreadable(offset, size, "it does not fit into memory") from error
+        self._pread_into(memoryview(buffer), offset)
+        return buffer
+
+    def _pread_into(self, buffer: memoryview, offset: int) -> None:
+        done = 0
+        while done < len(buffer):
+            try:
+                count = os.preadv(self._fd, [buffer[done:]], offset + done)
+            except OSError as error:
+                # A sector that cannot be read is damage like any other: an older epoch may still be whole.
+                text = error.strerror or str(error)
+                raise self._unreadable(offset + done, len(buffer) - done, text) from error
+            if count == 0:
+                raise self._unreadable(offset + done, len(buffer) - done, "the file ends before")
+            done += count
+
+    def _unreadable(self, offset: int, size: int, reason: str) -> FormatError:
+        return FormatError(
+            f"{self.path}: expected {size} bytes at {offset}, which could not be read: {reason}",
+            path=self.path,
+            place="file",
+        )
+
+
+def _open(path: str) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise _not_found(path) from error
+    except OSError as error:
+        if error.errno == errno.ENOTDIR:
+            raise _not_found(path) from error
+        raise FormatError(
+            f"{path}: expected a file that can be read: {error.strerror}", path=path, place="file"
+        ) from error
+    mode = os.fstat(fd).st_mode
+    if (mode & 0o170000) == 0o100000:
+        return fd
+    os.close(fd)
+    if (mode & 0o170000) == 0o040000:
+        raise a_directory(path, (Path(path) / "zarr.json").exists())
+    raise FormatError(f"{path}: expected a file, found a device, pipe or socket", path=path, place="file")
+
+
+def _not_found(path: str) -> CheckpointNotFoundError:
+    error = CheckpointNotFoundError(f"{path}: expected a database, found no such file")
+    error.errno, error.filename = errno.ENOENT, path
+    return error
+
+
+def _wrong_checksum(step: _Step, found: int) -> str:
+    return f"{step.label()}: expected CRC-32 {step.entry.crc32:08x}, found {found:08x}"
+
+
+def _same(found: memoryview, implied: bytes) -> bool:
+    # Another writer may order and space its text otherwise, and add members; what is implied must be there.
+    try:
+        return _covers(json.loads(bytes(found)), json.loads(implied))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _covers(found: object, implied: object) -> bool:
+    if isinstance(implied, dict):
+        return isinstance(found, dict) and all(
+            key in found and _covers(found[key], value) for key, value in implied.items()
+        )
+    if isinstance(implied, list):
+        return isinstance(found, list) and len(found) == len(implied) and all(map(_covers, found, implied))
+    # 1 == True == 1.0 in Python, not in JSON.
+    return type(found) is type(implied) and found == implied
+
+
+def _without(path: str, message: str) -> str:
+    return message.removeprefix(f"{path}: ")

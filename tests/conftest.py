@@ -1,0 +1,50 @@
+"""Settings and fixtures that more than one test file needs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: it is an assertion about time, and fails on a busy machine for no fault of the code.
+settings.register_profile(
+    "jobcore", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("jobcore")
+
+
+@pytest.fixture
+def together() -> Iterator[Callable[..., list[Any]]]:
+    """Call a function in many threads at once: ``together(threads, function)``.
+
+    All threads stand at one barrier before the call, and switch as often as the interpreter can, so that
+    races happen. The function gets the number of its thread; results come back in that order, and an
+    exception in place of the result that it prevented.
+    """
+
+    def run(threads: int, function: Callable[[int], Any]) -> list[Any]:
+        barrier = threading.Barrier(threads)
+        results: list[Any] = [None] * threads
+
+        def call(number: int) -> None:
+            barrier.wait()
+            try:
+                results[number] = function(number)
+            except Exception as error:
+                results[number] = error
+
+        workers = [threading.Thread(target=call, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return results
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield run
+    sys.setswitchinterval(interval)

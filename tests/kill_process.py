@@ -1,0 +1,161 @@
+"""A training process that can be told where to die; run by ``test_kill.py``.
+
+    python kill_process.py RUN [--nodes N] [--die-at PLACE:COUNT]
+
+The process kills itself with SIGKILL at the COUNT-th time that it comes by PLACE:
+
+=================  ====================================================================
+``init``           half way through the init task
+``epoch``          half way through the epoch task of the last node
+``write``          in a ``write`` system call of a checkpoint database, half of it done
+``sync``           after the data of a database, record or claim, before they are synced
+``publish``        before a database, record or claim gets its name
+``published``      after it has got its name
+``record``         between the databases of an epoch and its record
+=================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+import numpy as np
+
+import jobcore
+import jobcore.checkpoint.log
+import jobcore.store.files
+from jobcore import Job, Node, Workspace
+
+EPOCHS = 5
+
+
+class Death:
+    """Counts the times at a place, and kills the process at the one that was asked for."""
+
+    def __init__(self, order: str | None) -> None:
+        self.place, _, count = (order or ":0").partition(":")
+        self.left = int(count)
+
+    def at(self, place: str) -> bool:
+        if place != self.place:
+            return False
+        self.left -= 1
+        return self.left == 0
+
+    def pass_by(self, place: str) -> None:
+        if self.at(place):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build_job(nodes: int, death: Death) -> Job:
+    with Job() as job:
+        for number in range(nodes):
+            with Node(f"trainer_{number}"):
+                add_training(job, number, last=number == nodes - 1, death=death)
+        jobcore.epoch_limiter(job, EPOCHS)
+    return job
+
+
+def add_training(job: Job, number: int, last: bool, death: Death) -> None:
+    """Linear regression by momentum SGD, with a shuffle from a checkpointed generator."""
+
+    @job.setup_group.task
+    def data(ws: Workspace) -> None:
+        rng = np.random.default_rng(99)
+        x = rng.normal(size=(512, 16))
+        ws.feed("x", x, transient=True)
+        ws.feed("y", x @ rng.normal(size=16) + 0.1 * rng.normal(size=512), transient=True)
+
+    @job.init_group.task
+    def init(ws: Workspace) -> None:
+        rng = np.random.default_rng(number)
+        ws.feed("weights", rng.normal(size=16))
+        if last:
+            death.pass_by("init")
+        ws.feed("velocity", np.zeros(16))
+        ws.feed("ballast", rng.integers(0, 255, 3 << 20, dtype=np.uint8))
+        ws.feed("rng", rng)
+        ws.counter("epochs")
+
+    @job.epoch_group.task
+    def train(ws: Workspace) -> None:
+        x, y, rng = ws.view("x"), ws.view("y"), ws.fetch("rng")
+        weights, velocity = ws.fetch("weights"), ws.fetch("velocity")
+        for step, rows in enumerate(np.array_split(rng.permutation(len(x)), 16)):
+            if last and step == 8:
+                death.pass_by("epoch")
+            gradient = x[rows].T @ (x[rows] @ weights - y[rows]) / len(rows)
+            velocity = 0.9 * velocity - 0.01 * gradient
+            weights = weights + velocity
+        ws.feed("weights", weights)
+        ws.feed("velocity", velocity)
+        ws.fetch("epochs").count_up()
+
+
+def arm(death: Death) -> None:
+    """Put the places of death that lie inside the library round its calls of the operating system."""
+    files = jobcore.store.files
+    real_publish, real_record = files.publish, jobcore.checkpoint.log.files.write_new_file
+
+    def publish(*args, **kwargs):
+        death.pass_by("publish")
+        real_publish(*args, **kwargs)
+        death.pass_by("published")
+
+    def write_new_file(path, *args, **kwargs):
+        if os.fspath(path).rpartition("/")[2].startswith("epoch."):
+            death.pass_by("record")
+        real_record(path, *args, **kwargs)
+
+    files.publish = publish
+    files.write_new_file = write_new_file
+    for name in ("fsync", "fdatasync"):
+        if hasattr(os, name):
+            setattr(os, name, dying_sync(getattr(os, name), death))
+    for name in ("write", "writev", "pwrite", "pwritev"):
+        setattr(os, name, dying_write(name, getattr(os, name), death))
+
+
+def dying_sync(real, death):
+    def sync(fd):
+        death.pass_by("sync")
+        return real(fd)
+
+    return sync
+
+
+def dying_write(name, real, death):
+    def write(fd, data, *rest):
+        if fd > 2 and death.at("write"):
+            first = data if isinstance(data, (bytes, bytearray, memoryview)) else data[0]
+            half = bytes(memoryview(first).cast("B")[: memoryview(first).nbytes // 2])
+            real(fd, [half] if name.endswith("v") else half, *rest)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(fd, data, *rest)
+
+    return write
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--die-at")
+    options = parser.parse_args(arguments)
+    death = Death(options.die_at)
+    arm(death)
+    runner = jobcore.JobRunner(
+        build_job(options.nodes, death),
+        jobcore.MultiNodeCheckpointManager(options.run),
+        resume_from_epoch="latest",
+    )
+    with jobcore.LocalSession() as session:
+        runner.train(session)
+    print("resumed from", runner.result.resumed_from, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
