@@ -1,8 +1,8 @@
 """A training process that can be told where to die; run by ``test_kill.py``.
 
-    python kill_process.py RUN [--nodes N] [--die-at PLACE:COUNT]
+    python kill_process.py RUN [--nodes N] [--die-at PLACE:COUNT] [--by SIGNAL]
 
-The process kills itself with SIGKILL at the COUNT-th time that it comes by PLACE:
+The process sends itself a signal, SIGKILL by default, at the COUNT-th time that it comes by PLACE:
 
 =================  ====================================================================
 ``init``           half way through the init task
@@ -35,9 +35,10 @@ EPOCHS = 5
 class Death:
     """Counts the times at a place, and kills the process at the one that was asked for."""
 
-    def __init__(self, order: str | None) -> None:
+    def __init__(self, order: str | None, by: str = "SIGKILL") -> None:
         self.place, _, count = (order or ":0").partition(":")
         self.left = int(count)
+        self.signal = signal.Signals[by]
 
     def at(self, place: str) -> bool:
         if place != self.place:
@@ -47,7 +48,7 @@ class Death:
 
     def pass_by(self, place: str) -> None:
         if self.at(place):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.signal)
 
 
 def build_job(nodes: int, death: Death) -> Job:
@@ -144,8 +145,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("run")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--die-at")
+    parser.add_argument("--by", default="SIGKILL")
     options = parser.parse_args(arguments)
-    death = Death(options.die_at)
+    death = Death(options.die_at, options.by)
     arm(death)
     runner = jobcore.JobRunner(
         build_job(options.nodes, death),

@@ -79,7 +79,7 @@ def names_in_two_places(modules: Modules, places: Iterable[str]) -> Iterator[str
 
 
 def stray_exports(modules: Modules, places: Iterable[str]) -> Iterator[str]:
-    """Inside the package a thing is offered by its own module, by the packages that this one is in, and as GATHERED says.
+    """Inside the package a thing is offered by its own module, by the packages round that, and as GATHERED says.
 
     What is defined in a private module may be offered by one other module.
     """

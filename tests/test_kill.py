@@ -84,6 +84,18 @@ def test_killed_at_a_place(tmp_path, undisturbed, moment):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("moment", ["epoch:3", "publish:9"])
+def test_other_signals_never_make_a_part_of_an_epoch_count(tmp_path, undisturbed, by, moment):
+    run = tmp_path / "run"
+    ended = subprocess.run(command(run, "--die-at", moment, "--by", by), check=False, capture_output=True)
+    assert ended.returncode != 0
+    history = CommitLog(RunDirectory.at(run, "zarr.zip")).read()
+    assert history.epochs == tuple(range(3 if moment.startswith("epoch") else len(history.epochs)))
+    finish(run, undisturbed[0])
+
+
+@pytest.mark.slow
 def test_killed_again_and_again_at_random_times(tmp_path, undisturbed):
     expected, seconds = undisturbed
     generator = random.Random(7)

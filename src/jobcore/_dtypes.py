@@ -56,6 +56,8 @@ def refusal(dtype: np.dtype[Any]) -> str | None:
     str or None
         The reason, or ``None`` when the type can be stored.
     """
+    if dtype.kind == "T":
+        return f"dtype {dtype} holds text of variable length"
     if dtype.hasobject:
         return f"dtype {dtype} holds Python objects"
     if is_ml_dtype(dtype):

@@ -9,22 +9,18 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import Self, TextIO
 
-from jobcore.cli.above import Above
-from jobcore.cli.story import Snapshot, Story
+import jobcore.errors
+from jobcore.cli.story import Story
 from jobcore.cli.text import clean
 from jobcore.events import RunEvent
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+__all__ = ["Display", "PlainDisplay", "is_live_terminal", "open_display", "warnings_as_lines"]
 
-__all__ = ["Display", "LiveDisplay", "PlainDisplay", "is_live_terminal", "open_display", "warnings_as_lines"]
-
-_REFRESH_PER_S = 8
-_BAR_WIDTH = 30
+_LIBRARY = f"{Path(jobcore.errors.__file__).parent}{os.sep}"
 
 
 def is_live_terminal(stream: TextIO) -> bool:
@@ -36,6 +32,9 @@ def open_display(story: Story, *, plain: bool = False) -> Display:
     """Return the display that fits standard output, to be entered before the run and left after it."""
     if plain or not is_live_terminal(sys.stdout):
         return PlainDisplay(story, sys.stdout)
+    # Only here: rich takes longer to import than most commands take to run.
+    from jobcore.cli.live import LiveDisplay
+
     return LiveDisplay(story, sys.stdout)
 
 
@@ -48,9 +47,16 @@ def warnings_as_lines(display: Display) -> Iterator[None]:
     with warnings.catch_warnings():
         others = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
-            if not category.__module__.startswith("jobcore."):
-                others(message, category, filename, lineno, *rest)
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if not (category.__module__.startswith("jobcore.") or filename.startswith(_LIBRARY)):
+                others(message, category, filename, lineno, file, line)
             elif str(message) not in told:
                 told.add(str(message))
                 display.warn(str(message))
@@ -164,121 +170,3 @@ class PlainDisplay(Display):
                 line = self.story.sign_of_life()
             if line is not None:
                 self.line(line)
-
-
-class LiveDisplay(Display):
-    """Lines that stay, and below them a few that are redrawn: what is done now, how far, how fast.
-
-    Whatever the job prints appears above the redrawn lines. ``sys.stdout`` and ``sys.stderr`` are replaced from enter to
-    exit; the stand-ins pass everything on after that.
-    """
-
-    def __init__(self, story: Story, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        super().__init__(story, stream)
-        self._out = Above(stream)
-        self._streams = {"stdout": self._out}
-        if sys.stderr.isatty():
-            # One that is sent to a file stays out of it: its lines belong there and not on the screen.
-            self._streams["stderr"] = Above(sys.stderr)
-        self._before: dict[str, TextIO] = {}
-        self._console = Console(
-            file=stream,
-            force_terminal=True,
-            force_interactive=True,
-            markup=False,
-            emoji=False,
-            highlight=False,
-        )
-
-        class GuardedLive(Live):
-            """A display whose thread does not end in a traceback when the terminal goes away."""
-
-            def refresh(live) -> None:  # noqa: N805 - self is the outer object
-                with contextlib.suppress(OSError, ValueError):
-                    super(GuardedLive, live).refresh()
-
-        self._live = GuardedLive(
-            console=self._console,
-            get_renderable=self._draw,
-            refresh_per_second=_REFRESH_PER_S,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    def interrupt(self) -> None:
-        """Show it in the next frame."""
-        self.story.stopping = True
-
-    def __enter__(self) -> Self:
-        for name, above in self._streams.items():
-            self._before[name] = getattr(sys, name)
-            above.emit = self._print
-            setattr(sys, name, cast("TextIO", above))
-        self._live.start(refresh=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            with contextlib.suppress(OSError, ValueError):
-                self._live.stop()
-        finally:
-            for name, above in self._streams.items():
-                with contextlib.suppress(OSError, ValueError):
-                    above.release()
-                setattr(sys, name, self._before[name])
-
-    def _write(self, text: str, stream: TextIO) -> None:
-        if stream is self._stream:
-            self._print(text)
-        else:
-            super()._write(text, stream)
-
-    def _print(self, line: str) -> None:
-        from rich.text import Text
-
-        # A user's own colours are kept; square brackets are text and never markup.
-        self._console.print(Text.from_ansi(line), soft_wrap=True)
-
-    def _draw(self) -> RenderableType:
-        with self._lock:
-            now = self.story.snapshot()
-        partial = [above.partial.rstrip("\r").rpartition("\r")[2] for above in self._streams.values()]
-        return _panel(now, [text for text in partial if text], self._console)
-
-
-def _panel(now: Snapshot, partial: list[str], console: Any) -> RenderableType:
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.spinner import Spinner
-    from rich.table import Table
-    from rich.text import Text
-
-    head = Table.grid(padding=(0, 1))
-    spinner = Spinner("line" if console.options.ascii_only else "dots")
-    cells: list[RenderableType] = [spinner, Text(now.stage, style="bold", no_wrap=True)]
-    if now.stage_s >= 1:
-        cells.append(Text(f"{now.stage_s:.0f} s", no_wrap=True))
-    if now.total:
-        cells.append(ProgressBar(total=now.total, completed=min(now.done, now.total), width=_BAR_WIDTH))
-        cells.append(Text(f"{now.done}/{now.total}", no_wrap=True))
-    cells.append(Text(f"{_clock(now.elapsed_s)} elapsed", style="dim", no_wrap=True))
-    if now.left_s is not None:
-        cells.append(Text(f"{_clock(now.left_s)} left", style="dim", no_wrap=True))
-    head.add_row(*cells)
-    lines = [f"  last epoch: {now.last}"] if now.last else []
-    lines += [f"  saved: {now.saved}"] if now.saved else []
-    return Group(
-        *(Text.from_ansi(text, no_wrap=True, overflow="ellipsis") for text in partial),
-        head,
-        *(Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in lines),
-    )
-
-
-def _clock(duration_s: float) -> str:
-    return str(timedelta(seconds=round(duration_s)))

@@ -55,9 +55,9 @@ def seconds(duration_s: float) -> str:
     return f"{duration_s:.{digits}f} s"
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 epoch``, ``2 epochs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, several: str = "") -> str:
+    """Return a number with its noun: ``1 epoch``, ``2 epochs``; `several` is a plural that takes more than an s."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def shape(dimensions: Sequence[int] | None) -> str:

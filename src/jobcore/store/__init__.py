@@ -6,7 +6,7 @@ Writing is all or nothing, reading checks every byte; the layout is ``docs/refer
 from jobcore.store.layout import ChunkPolicy
 from jobcore.store.read import Database, inspect, load, open_database
 from jobcore.store.records import BlobInfo, DatabaseInfo, Fault, VerifyReport, WriteResult
-from jobcore.store.verify import verify
+from jobcore.store.verification import verify
 from jobcore.store.write import check_blobs, save, write_database
 
 __all__ = [

@@ -23,11 +23,12 @@ __all__ = ["FORMAT", "ArrayDocuments", "Header", "Table", "check_json", "dump_ro
 FORMAT = 1
 WRITER = f"jobcore {__version__}"
 _MAX_DEPTH = 64
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def dumps(value: Any) -> bytes:
     """Write compact JSON, the same bytes for the same value."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _encode(value).encode()
 
 
 class ArrayDocuments:
@@ -60,7 +61,7 @@ class ArrayDocuments:
             UTF-8 JSON text.
         """
         head, tail = self._frames[spec]
-        return head + json.dumps(name, ensure_ascii=False).encode() + tail
+        return head + _encode(name).encode() + tail
 
 
 def _frame(spec: Spec) -> tuple[bytes, bytes]:

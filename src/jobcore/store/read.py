@@ -18,7 +18,7 @@ from jobcore.store.layout import Spec, storage_of
 from jobcore.store.metadata import FORMAT, parse_root
 from jobcore.store.records import BlobInfo, DatabaseInfo, VerifyReport
 from jobcore.store.values import decode
-from jobcore.store.verify import verify, wrong_digest
+from jobcore.store.verification import verify, wrong_digest
 from jobcore.workspace import Workspace
 
 __all__ = ["Database", "inspect", "load", "open_database"]

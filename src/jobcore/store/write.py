@@ -17,7 +17,7 @@ from jobcore.store.metadata import ArrayDocuments, Header, Table, check_json, du
 from jobcore.store.names import escape
 from jobcore.store.records import WriteResult
 from jobcore.store.values import Collected, collect
-from jobcore.store.verify import verify as verify_file
+from jobcore.store.verification import verify as verify_file
 
 __all__ = ["check_blobs", "save", "write_database"]
 

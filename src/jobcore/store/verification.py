@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobcore.errors import CheckpointNotFoundError, FormatError
+from jobcore.errors import CheckpointNotFoundError, ChecksumError, FormatError
 from jobcore.store import container, files
 from jobcore.store.metadata import Table, parse_root
 from jobcore.store.records import Fault, VerifyReport
@@ -63,8 +63,6 @@ def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> Verify
 
 def wrong_digest(path: str, expected: str, found: str) -> FormatError:
     """Make the error for a database that is not the one that was asked for."""
-    from jobcore.errors import ChecksumError
-
     return ChecksumError(
         f"{path}: expected the database with the digest {expected!r:.80}, found {found!r}",
         path=path,
