@@ -23,7 +23,7 @@ DTypeSpec = str | dict[str, Any]
 # Everything that numpy.dtype.str may give for a type that we store. Checked before NumPy sees the text:
 # numpy.dtype("f4,f4") or numpy.dtype("O") would otherwise build what no writer of ours ever wrote.
 _PLAIN = re.compile(r"[<>|]([biufc]|[SUV])\d{1,10}|[<>][Mm]8(\[\d{0,10}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
-_ML_NAME = re.compile(r"b?float\d+[a-z0-9_]*|u?int\d+")
+_ML_NAME = re.compile(r"b?(float|complex)\d+[a-z0-9_]*|u?int\d+")
 _MAX_DEPTH = 32
 
 

@@ -104,7 +104,7 @@ def decode_state(data: bytes | bytearray | memoryview) -> Any:
         return json.loads(str(data, "utf-8"), object_pairs_hook=_decode_object, parse_constant=_no_constant)
     except FormatError:
         raise
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error) as error:
         raise FormatError(f"expected a state as tagged JSON, found {bytes(data[:60])!r}: {error}") from error
 
 

@@ -8,7 +8,7 @@ like keep working.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = [
     "BlobKindError",
@@ -168,9 +168,7 @@ class TaskFailure:
     def describe(self) -> str:
         """Return one line that says where and what."""
         where = f" built at {self.built_at}" if self.built_at else ""
-        return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: " + (
-            f"{type(self.error).__name__}: {self.error}"
-        )
+        return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: {_said(self.error)}"
 
 
 class TaskGroupError(ExceptionGroup[Exception], RuntimeError):
@@ -198,14 +196,38 @@ class TaskGroupError(ExceptionGroup[Exception], RuntimeError):
 
     def derive(self, excs: Sequence[Exception], /) -> TaskGroupError:  # type: ignore[override]
         """Return a group of the failures whose exceptions are in `excs`; needed by ``except*``."""
-        kept = [f for f in self.failures if any(_as_exception(f.error) is e for e in excs)]
+        kept = []
+        for error in excs:
+            failure = next(f for f in self.failures if _stands_for(error, f.error))
+            kept.append(failure if failure.error is error else replace(failure, error=error))
         return TaskGroupError(self.message, kept)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as failure:  # noqa: BLE001 - a broken __str__ of the user's must not hide what failed
+        text = f"(its text cannot be made: {type(failure).__name__})"
+    return f"{type(error).__name__}: {text}"
+
+
+def _stands_for(error: BaseException, original: BaseException) -> bool:
+    """Tell whether `error` is `original`, the wrapper made of it, or what a split left of it."""
+    if error is original or (not isinstance(original, Exception) and error.__cause__ is original):
+        return True
+    return not _leaves(error).isdisjoint(_leaves(original)) if isinstance(error, BaseExceptionGroup) else False
+
+
+def _leaves(error: BaseException) -> set[int]:
+    if isinstance(error, BaseExceptionGroup):
+        return {leaf for part in error.exceptions for leaf in _leaves(part)}
+    return {id(error)}
 
 
 def _as_exception(error: BaseException) -> Exception:
     # SystemExit in a task thread must not vanish, and an ExceptionGroup holds only Exceptions.
     if isinstance(error, Exception):
         return error
-    wrapper = RuntimeError(f"{type(error).__name__}: {error}")
+    wrapper = RuntimeError(_said(error))
     wrapper.__cause__ = error
     return wrapper

@@ -27,7 +27,9 @@
 #define JC_CRC32_ONE UINT32_C(0x80000000)        /* x^0, reflected */
 
 /* From here on a copy bypasses the caches. A smaller one is likely to be read again soon. */
-#define JC_CRC32_STREAM_BYTES ((size_t)256 << 10)
+#ifndef JC_CRC32_STREAM_BYTES
+#define JC_CRC32_STREAM_BYTES ((size_t)32 << 10)
+#endif
 /* A kernel that cannot copy by itself copies this much and reads it back from the first-level cache. */
 #define JC_CRC32_BLOCK_BYTES ((size_t)8 << 10)
 

@@ -5,44 +5,36 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import IO, Any, TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 
-from jobcore.cli.failure import explain
 from jobcore.cli.target import DatabaseFile, Run, WrongPathError, find
 from jobcore.cli.terminal import styled
 from jobcore.cli.text import clean
 from jobcore.errors import JobcoreError
 
-__all__ = ["CommandError", "expect_run", "find_target", "print_json", "target_argument"]
+__all__ = ["end", "expect_run", "find_target", "print_json", "target_argument"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
-class CommandError(click.ClickException):
-    """Ends a command with lines on standard error, and a status.
+def end(lines: Sequence[str], status: int = 1) -> NoReturn:
+    """End the command with `lines` on standard error, and an exit status.
 
-    Parameters
-    ----------
-    lines
-        What is told; words such as ``error:`` at their beginning are highlighted on a terminal.
-    status
-        The exit status.
+    Raises
+    ------
+    click.exceptions.Exit
+        Always.
     """
-
-    def __init__(self, lines: Sequence[str], status: int = 1) -> None:
-        super().__init__("\n".join(lines))
-        self.exit_code = status
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the lines."""
-        stream = file or sys.stderr
-        for line in self.message.split("\n"):
-            word, colon, rest = line.partition(": ")
-            if colon and word in ("error", "hint"):
-                line = styled(f"{word}:", "red" if word == "error" else "yellow", stream) + " " + rest
-            print(line, file=stream)
+    for line in lines:
+        word, colon, rest = line.partition(": ")
+        if colon and word == "error":
+            line = f"{styled('error:', 'red', sys.stderr)} {rest}"
+        elif colon and word == "hint":
+            line = f"{styled('hint:', 'yellow', sys.stderr)} {rest}"
+        print(line, file=sys.stderr)
+    raise click.exceptions.Exit(status)
 
 
 def target_argument(metavar: str) -> Callable[[_F], _F]:
@@ -55,9 +47,10 @@ def find_target(text: str) -> DatabaseFile | Run:
     try:
         return find(text)
     except WrongPathError as error:
-        raise CommandError([f"error: {error}"], 2) from None
+        end([f"error: {error}"], 2)
     except JobcoreError as error:
-        raise CommandError(explain(error), 2) from None
+        # Without its hint, which is about resuming.
+        end([f"error: {clean(error.message)}"], 2)
 
 
 def expect_run(text: str) -> Run:
@@ -65,13 +58,12 @@ def expect_run(text: str) -> Run:
     target = find_target(text)
     if isinstance(target, DatabaseFile):
         path = clean(text)
-        raise CommandError(
-            [f"error: expected a run directory, found the file {path}", f"hint: jobcore show {path}"], 2
-        )
+        end([f"error: expected a run directory, found the file {path}", f"hint: jobcore show {path}"], 2)
     if target.epoch is not None:
         path = clean(text)
-        raise CommandError(
-            [f"error: expected a run directory, found an epoch of one: {path}", f"hint: jobcore show {path}"], 2
+        end(
+            [f"error: expected a run directory, found an epoch of one: {path}", f"hint: jobcore show {path}"],
+            2,
         )
     return target
 

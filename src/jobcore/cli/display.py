@@ -15,17 +15,13 @@ from typing import Self, TextIO
 
 import jobcore.errors
 from jobcore.cli.story import Story
+from jobcore.cli.terminal import is_live_terminal, styled
 from jobcore.cli.text import clean
 from jobcore.events import RunEvent
 
-__all__ = ["Display", "PlainDisplay", "is_live_terminal", "open_display", "warnings_as_lines"]
+__all__ = ["Display", "PlainDisplay", "open_display", "warnings_as_lines"]
 
 _LIBRARY = f"{Path(jobcore.errors.__file__).parent}{os.sep}"
-
-
-def is_live_terminal(stream: TextIO) -> bool:
-    """Tell whether `stream` is a terminal that can move its cursor."""
-    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def open_display(story: Story, *, plain: bool = False) -> Display:
@@ -102,7 +98,8 @@ class Display(ABC):
 
     def warn(self, text: str, *, word: str = "warning") -> None:
         """Show a warning, on standard error."""
-        self._guarded(f"{word}: {' '.join(clean(part) for part in text.splitlines())}", sys.stderr)
+        one_line = " ".join(clean(part) for part in text.splitlines())
+        self._guarded(f"{styled(f'{word}:', 'yellow', sys.stderr)} {one_line}", sys.stderr)
 
     @abstractmethod
     def interrupt(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TextIO, cast
@@ -31,6 +32,16 @@ class _GuardedLive(Live):
     def refresh(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             super().refresh()
+
+
+class _Drawn:
+    """Draws anew whenever it is shown, so that a line never stands above the state before it."""
+
+    def __init__(self, draw: Callable[[], RenderableType]) -> None:
+        self._draw = draw
+
+    def __rich__(self) -> RenderableType:
+        return self._draw()
 
 
 class LiveDisplay(Display):
@@ -62,8 +73,8 @@ class LiveDisplay(Display):
         )
         self._spinner = Spinner("line" if self._console.options.ascii_only else "dots")
         self._live = _GuardedLive(
+            _Drawn(self._draw),
             console=self._console,
-            get_renderable=self._draw,
             refresh_per_second=_REFRESH_PER_S,
             transient=True,
             redirect_stdout=False,

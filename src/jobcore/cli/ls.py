@@ -20,18 +20,20 @@ _HEAD = ("epoch", "generation", "nodes", "blobs", "bytes", "saved at", "stop")
 _NUMBERS = range(5)
 
 
-@click.command("ls", short_help="List the epochs of a run.")
+_EXAMPLES = """\b
+Examples:
+  jobcore ls runs/digits
+  jobcore ls runs/digits --json | jq '.epochs[-1].bytes'
+"""
+
+
+@click.command("ls", epilog=_EXAMPLES, short_help="List the epochs of a run.")
 @target_argument("RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every node's file, size and digest.")
 def ls_command(target: str, as_json: bool) -> None:
     """List the epochs that exist in the run directory RUN.
 
     No data is read. Notes below the table tell of epochs that a later start has superseded, and of damaged records.
-
-    \b
-    Examples:
-      jobcore ls runs/digits
-      jobcore ls runs/digits --json | jq '.epochs[-1].bytes'
     """
     run = expect_run(target)
     if as_json:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-INTERRUPTED = 130
-BROKEN_PIPE = 141
-NEEDED = ("click", "rich")
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+_NEEDED = ("click", "rich")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 done; 1 the run failed, or something is wrong with a checkpoint; 2 the command was used wrongly; 130
         interrupted; 141 nobody reads the output any more.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         print(
             f"jobcore: the command line needs {' and '.join(missing)}, which this Python does not have\n"
@@ -44,14 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(argv)
-        sys.stdout.flush()
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
         _drop_output()
-        return BROKEN_PIPE
+        return _BROKEN_PIPE
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The command itself is done: a run that was completed is so, whoever stopped listening.
+        _drop_output()
     return status
 
 
@@ -70,7 +74,7 @@ def _run(argv: Sequence[str] | None) -> int:
         error.show()
         return error.exit_code
     except click.Abort:
-        return INTERRUPTED
+        return _INTERRUPTED
     return status if isinstance(status, int) else 0
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import signal
-import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
 from jobcore.checkpoint import CommitLog, MultiNodeCheckpointManager, RunDirectory, SaveFailurePolicy
-from jobcore.cli.common import CommandError
+from jobcore.cli.common import end
 from jobcore.cli.display import Display, open_display, warnings_as_lines
 from jobcore.cli.failure import FULL_TRACEBACK_HINT, explain
-from jobcore.cli.jobfile import JobFile, JobFileError, SettingError, open_job_file, parse_settings
+from jobcore.cli.jobfile import JobFileError, SettingError, open_job_file, parse_settings
 from jobcore.cli.story import Story, epoch_limit
 from jobcore.cli.text import clean, count
 from jobcore.errors import JobcoreError, SupersededError, TaskGroupError
@@ -26,61 +27,230 @@ from jobcore.errors import JobcoreError, SupersededError, TaskGroupError
 __all__ = ["run_command"]
 
 _INTERRUPTED = 130
-_Resume = int | Literal["latest"] | None
+_GROUPS = ("setup", "init", "download", "exit")
+_DB_TYPE = "zarr.zip"
 
 
-class _ResumeType(click.ParamType):
-    """``latest``, the number of an epoch, or ``none``."""
+def _words(*words: str, least: int) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Return the check of an option that takes one of `words` or a number from `least` on; the text is its value."""
 
-    name = "latest|N|none"
+    def check(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+        if text is None or text in words or (text.isascii() and text.isdigit() and int(text) >= least):
+            return text
+        expected = f"{', '.join(words)}, or a number of at least {least}"
+        raise click.BadParameter(f"expected {expected}, found {text!r}", ctx, param)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value in ("latest", "none") or (isinstance(value, str) and value.isascii() and value.isdigit()):
-            return value
-        return self.fail(f"expected latest, the number of an epoch, or none, found {value!r}", param, ctx)
-
-
-class _PolicyType(click.ParamType):
-    """``warn``, ``raise``, or a number of failures."""
-
-    name = "warn|raise|N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> SaveFailurePolicy:
-        if value == "warn":
-            return SaveFailurePolicy.warn()
-        if value == "raise":
-            return SaveFailurePolicy.raise_at_once()
-        if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) > 0:
-            return SaveFailurePolicy.raise_after(int(value))
-        return self.fail(f"expected warn, raise, or a number of at least 1, found {value!r}", param, ctx)
+    return check
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What the user asked for."""
+    """What the user asked for; `directory` and `on_save_failure` are None where the default will do."""
 
     file: str
-    directory: str
-    directory_given: bool
+    directory: str | None
     resume: str
     settings: dict[str, str]
-    policy: SaveFailurePolicy
-    policy_given: str
+    on_save_failure: str | None
     plain: bool
-    traceback: bool
 
     @property
-    def resume_from_epoch(self) -> _Resume:
+    def run(self) -> str:
+        """The run directory."""
+        return self.directory or os.path.join("runs", Path(self.file).stem)  # noqa: PTH118 - to be shown as text
+
+    @property
+    def resume_from_epoch(self) -> int | Literal["latest"] | None:
         """As `JobRunner` takes it."""
-        return {"latest": "latest", "none": None}.get(self.resume, int(self.resume) if self.resume.isdigit() else None)  # type: ignore[return-value]  # the dictionary holds both words
+        if self.resume == "latest":
+            return "latest"
+        return None if self.resume == "none" else int(self.resume)
+
+    @property
+    def policy(self) -> SaveFailurePolicy | None:
+        """As `JobRunner` takes it."""
+        match self.on_save_failure:
+            case None:
+                return None
+            case "warn":
+                return SaveFailurePolicy.warn()
+            case "raise":
+                return SaveFailurePolicy.raise_at_once()
+            case failures:
+                return SaveFailurePolicy.raise_after(int(failures))
 
     def command(self, *, going_on: bool) -> str:
-        """Return the command that goes on with the run, or that does the same again."""
+        """Return the command that goes on with this run once it has begun, or that starts the same again."""
         words = ["jobcore", "run", self.file]
-        words += ["--dir", self.directory] if self.directory_given else []
+        words += ["--dir", self.directory] if self.directory else []
         words += ["--resume", self.resume] if self.resume != "latest" and not going_on else []
-        for key, text in self.settings.items():
-            words += ["--set", f"{key}={text}"]
-        words += ["--on-save-failure", self.policy_given] if self.policy_given else []
+        words += [word for key, text in self.settings.items() for word in ("--set", f"{key}={text}")]
+        words += ["--on-save-failure", self.on_save_failure] if self.on_save_failure else []
         words += ["--plain"] if self.plain else []
         return shlex.join(words)
+
+
+_EXAMPLES = """\b
+Examples:
+  jobcore run examples/digits.py
+  jobcore run examples/digits.py --dir runs/wide --set hidden=128 --set rate=0.05
+  jobcore run examples/digits.py --set epochs=30        go on to epoch 30
+  jobcore run examples/digits.py --resume 3             go on from epoch 3
+"""
+
+
+@click.command("run", epilog=_EXAMPLES, short_help="Run a job, or go on with it.")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--dir",
+    "directory",
+    metavar="RUN",
+    type=click.Path(),
+    help="The run directory, for checkpoints.  [default: runs/<name of FILE>]",
+)
+@click.option(
+    "--resume",
+    metavar="latest|N|none",
+    callback=_words("latest", "none", least=0),
+    default="latest",
+    show_default=True,
+    help="Go on from the newest undamaged epoch, or from epoch N; none starts from scratch.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Give a parameter of build_job a value. May be repeated.",
+)
+@click.option(
+    "--on-save-failure",
+    metavar="warn|raise|N",
+    callback=_words("warn", "raise", least=1),
+    help="What failed saves do: only warn, end the run at once, or when N in a row have failed.  [default: 3]",
+)
+@click.option("--plain", is_flag=True, help="Print plain lines on a terminal too.")
+@click.option("--traceback", "full", is_flag=True, help="After a failure show the full traceback.")
+def run_command(
+    file: str,
+    directory: str | None,
+    resume: str,
+    settings: tuple[str, ...],
+    on_save_failure: str | None,
+    plain: bool,
+    full: bool,
+) -> None:
+    """Run the job that FILE defines, saving a checkpoint after every epoch.
+
+    FILE is a Python file with a function build_job(...) that returns a Job. The same command again goes on from the
+    last complete epoch, whatever ended the run.
+
+    The exit status is 0 when the job is completed, 1 when it failed, 2 when the command was used wrongly, 130 after
+    Ctrl-C.
+    """
+    try:
+        order = _Order(file, directory, resume, parse_settings(settings), on_save_failure, plain)
+    except SettingError as error:
+        raise click.UsageError(str(error)) from None
+    if Path(order.run).expanduser().is_file():
+        raise click.UsageError(
+            f"--dir: expected a directory for checkpoints, found the file {clean(order.run)}"
+        )
+    story = Story(file, order.run)
+    try:
+        with open_display(story, plain=plain) as display, warnings_as_lines(display), _interruptible(display):
+            _train(order, story, display)
+            # Within the display, which outlives a broken pipe: a run that was completed ends with status 0.
+            display.line(story.ending())
+    except (JobFileError, SettingError) as error:
+        raise click.UsageError(str(error)) from None
+    except KeyboardInterrupt:
+        end([f"interrupted {story.reached}", *_advice(order, story)], _INTERRUPTED)
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) and stop.code else 1
+        told = f"error: the job called sys.exit({stop.code!r}) {story.reached}"
+        end([told, *_advice(order, story)], status)
+    except Exception as error:  # noqa: BLE001 - the job's own code may raise anything; all of it is told
+        end(_failure(error, order, story, full=full))
+
+
+def _train(order: _Order, story: Story, display: Display) -> None:
+    from jobcore.runner import JobRunner
+    from jobcore.runtime import LocalSession
+
+    with open_job_file(order.file) as job_file:
+        job = job_file.build(job_file.values(order.settings))
+        story.total = epoch_limit(condition.name for condition in job.stop_conditions)
+        story.silent = frozenset(name for name in _GROUPS if not getattr(job, f"{name}_group").tasks())
+        manager = MultiNodeCheckpointManager(order.run, _DB_TYPE)
+        runner = JobRunner(
+            job,
+            manager,
+            resume_from_epoch=order.resume_from_epoch,
+            on_save_failure=order.policy,
+            observers=[display],
+        )
+        if order.resume_from_epoch is None:
+            _note_what_is_left_behind(manager, display)
+        with LocalSession() as session:
+            runner.train(session)
+
+
+def _note_what_is_left_behind(manager: MultiNodeCheckpointManager, display: Display) -> None:
+    epochs = manager.history().epochs
+    if epochs:
+        display.warn(
+            f"starting from scratch: {count(len(epochs), 'epoch')} in the run directory, up to epoch {epochs[-1]}, "
+            "will no longer count",
+            word="note",
+        )
+
+
+def _failure(error: Exception, order: _Order, story: Story, *, full: bool) -> list[str]:
+    lines = explain(error, full=full)
+    if not full and (isinstance(error, TaskGroupError) or not isinstance(error, JobcoreError)):
+        lines.append(FULL_TRACEBACK_HINT)
+    # What keeps a run from beginning is for the user to mend. And where somebody else has gone on with the run, the
+    # same command would take it from them again.
+    if isinstance(error, SupersededError) or (isinstance(error, JobcoreError) and not story.begun):
+        return lines
+    return [*lines, f"stopped {story.reached}", *_advice(order, story)]
+
+
+def _advice(order: _Order, story: Story) -> list[str]:
+    """Return what is safe, and how to go on; read from the directory, which knows better than any display."""
+    newest = None
+    with contextlib.suppress(JobcoreError, OSError):
+        newest = CommitLog(RunDirectory.at(order.run, _DB_TYPE)).read().latest()
+    command = order.command(going_on=story.begun)
+    if newest is None:
+        return ["no epoch is complete yet", f"to start again: {command}"]
+    if story.begun:
+        return [
+            f"epoch {newest.epoch} is complete and safe in {clean(order.run)}",
+            f"to go on from it: {command}",
+        ]
+    return [
+        f"nothing has changed: epoch {newest.epoch} is the newest in {clean(order.run)}",
+        f"to try again: {command}",
+    ]
+
+
+@contextlib.contextmanager
+def _interruptible(display: Display) -> Iterator[None]:
+    """Let Ctrl-C show at once that it was heard, since the running steps may take a while to end."""
+    main = threading.current_thread() is threading.main_thread()
+    # A process that was started with SIGINT ignored, such as by nohup, keeps ignoring it.
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        display.interrupt()
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

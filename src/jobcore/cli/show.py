@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from jobcore.checkpoint import EpochRecord
-from jobcore.cli.common import CommandError, find_target, print_json, target_argument
+from jobcore.cli.common import end, find_target, print_json, target_argument
 from jobcore.cli.failure import explain
 from jobcore.cli.target import DatabaseFile, Run
 from jobcore.cli.terminal import styled
@@ -27,32 +27,36 @@ _BYTES = (4,)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """A database that cannot be inspected, and why."""
+class _Shown:
+    """A database: its path as the user wrote it, and what it says of itself, or why it cannot be read."""
 
     path: str
-    error: Exception
+    found: DatabaseInfo | Exception
 
 
-@click.command("show", short_help="Show the blobs of a checkpoint.")
+_EXAMPLES = """\b
+Examples:
+  jobcore show runs/digits
+  jobcore show runs/digits@3
+  jobcore show runs/digits/local.3.1.zarr.zip --json
+"""
+
+
+@click.command("show", epilog=_EXAMPLES, short_help="Show the blobs of a checkpoint.")
 @target_argument("CHECKPOINT")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact bytes and the number of chunks.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, with exact bytes and the number of chunks."
+)
 def show_command(target: str, as_json: bool) -> None:
     """Show what a checkpoint holds: its attributes, and name, kind, dtype, shape and bytes of each blob.
 
     CHECKPOINT is a database file, a run directory (its newest epoch, all nodes), or RUN@EPOCH. No data is read, so
     it takes the same time however large the checkpoint is.
-
-    \b
-    Examples:
-      jobcore show runs/digits
-      jobcore show runs/digits@3
-      jobcore show runs/digits/local.3.1.zarr.zip --json
     """
     found = find_target(target)
     record: EpochRecord | None = None
     if isinstance(found, DatabaseFile):
-        shown = [_inspected(str(found.path))]
+        shown = [_inspected(target)]
     else:
         record = found.epoch or _newest(found)
         shown = [_inspected(found.file(entry.file)) for entry in record.nodes.values()]
@@ -61,18 +65,23 @@ def show_command(target: str, as_json: bool) -> None:
     else:
         if isinstance(found, Run):
             _note_newer_damage(found, record)
-        for number, one in enumerate(shown):
-            print(*([""] if number else []), *_lines(one, record), sep="\n")
-    unreadable = [line for one in shown if isinstance(one, _Unreadable) for line in explain(one.error)]
-    if unreadable:
-        raise CommandError(unreadable)
+        blocks = [
+            list(_lines(one.path, one.found, record)) for one in shown if isinstance(one.found, DatabaseInfo)
+        ]
+        print("\n\n".join("\n".join(lines) for lines in blocks), end="\n" if blocks else "")
+    errors = [line for one in shown if isinstance(one.found, Exception) for line in explain(one.found)]
+    if errors:
+        end(errors)
 
 
 def _newest(run: Run) -> EpochRecord:
     record = run.history.latest()
     if record is None:
-        raise CommandError(
-            [f"error: expected a complete epoch in {clean(run.shown)}, found none", f"hint: jobcore ls {clean(run.shown)}"]
+        end(
+            [
+                f"error: expected a complete epoch in {clean(run.shown)}, found none",
+                f"hint: jobcore ls {clean(run.shown)}",
+            ]
         )
     return record
 
@@ -84,27 +93,28 @@ def _note_newer_damage(run: Run, shown: EpochRecord | None) -> None:
     for fault in run.history.faults:
         if fault.epoch is not None and fault.epoch > shown.epoch:
             note = styled("note:", "yellow", sys.stderr)
-            print(f"{note} the record of epoch {fault.epoch} is damaged: {clean(fault.message)}", file=sys.stderr)
+            print(
+                f"{note} the record of epoch {fault.epoch} is damaged: {clean(fault.message)}",
+                file=sys.stderr,
+            )
 
 
-def _inspected(path: str) -> DatabaseInfo | _Unreadable:
+def _inspected(path: str) -> _Shown:
     try:
-        return inspect(path)
+        return _Shown(path, inspect(path))
     except (JobcoreError, OSError) as error:
-        return _Unreadable(path, error)
+        return _Shown(path, error)
 
 
-def _lines(info: DatabaseInfo | _Unreadable, record: EpochRecord | None) -> Iterator[str]:
-    if isinstance(info, _Unreadable):
-        yield f"{clean(info.path)}: cannot be read"
-        return
-    yield styled(clean(info.path), "bold", sys.stdout)
+def _lines(path: str, info: DatabaseInfo, record: EpochRecord | None) -> Iterator[str]:
+    yield styled(clean(path), "bold", sys.stdout)
     attributes = list(_attributes(info, record))
     width = max(len(name) for name, _ in attributes)
     yield from (f"  {name:{width}}  {text}" for name, text in attributes)
     yield ""
     rows = [
-        (clean(blob.name), blob.kind, clean(blob.dtype), shape(blob.shape), f"{blob.nbytes:,}") for blob in info.blobs
+        (clean(blob.name), blob.kind, clean(blob.dtype), shape(blob.shape), f"{blob.nbytes:,}")
+        for blob in info.blobs
     ]
     head, *body = table(_HEAD, rows, right=_BYTES)
     yield styled(head, "bold", sys.stdout)
@@ -113,7 +123,12 @@ def _lines(info: DatabaseInfo | _Unreadable, record: EpochRecord | None) -> Iter
 
 
 def _attributes(info: DatabaseInfo, record: EpochRecord | None) -> Iterator[tuple[str, str]]:
-    for name, given in (("run", info.run), ("node", info.node), ("epoch", info.epoch), ("generation", info.generation)):
+    for name, given in (
+        ("run", info.run),
+        ("node", info.node),
+        ("epoch", info.epoch),
+        ("generation", info.generation),
+    ):
         if given not in ("", None):
             yield name, clean(str(given))
     if record is not None:
@@ -133,20 +148,22 @@ def _attributes(info: DatabaseInfo, record: EpochRecord | None) -> Iterator[tupl
 def _stop(stop: Any) -> str:
     """Return the state of the stop conditions in words; what has another form comes as JSON."""
     try:
-        conditions = ", ".join(f"{one['name']}: {'yes' if one['met'] else 'no'}" for one in stop["conditions"])
+        conditions = ", ".join(
+            f"{one['name']}: {'yes' if one['met'] else 'no'}" for one in stop["conditions"]
+        )
         return f"{'yes' if stop['met'] else 'no'}{f' ({conditions})' if conditions else ''}"
     except (KeyError, TypeError):
         return json.dumps(stop, ensure_ascii=False)
 
 
-def _as_json(shown: list[DatabaseInfo | _Unreadable], record: EpochRecord | None) -> dict[str, Any]:
+def _as_json(shown: list[_Shown], record: EpochRecord | None) -> dict[str, Any]:
     return {
         "epoch": None if record is None else record.epoch,
         "saved_at": None if record is None else record.created,
         "databases": [
-            {"path": one.path, "error": str(one.error)}
-            if isinstance(one, _Unreadable)
-            else {**dataclasses.asdict(one), "error": None}
+            {**dataclasses.asdict(one.found), "error": None}
+            if isinstance(one.found, DatabaseInfo)
+            else {"path": one.path, "error": str(one.found)}
             for one in shown
         ],
     }

@@ -149,8 +149,9 @@ class Story:
         return f"{line}; checkpoints in {self.directory}"
 
     def where(self, epoch: int | None) -> str:
-        """Return ``epoch 3/15``, or ``epoch 3`` when nobody knows of how many."""
-        return f"epoch {epoch}" if self.total is None else f"epoch {epoch}/{self.total}"
+        """Return ``epoch 3/15``, or ``epoch 3`` when nobody knows of how many, or there have been more already."""
+        known = self.total is not None and (epoch or 0) <= self.total
+        return f"epoch {epoch}/{self.total}" if known else f"epoch {epoch}"
 
     @property
     def stage(self) -> str:
@@ -159,8 +160,11 @@ class Story:
 
     @property
     def reached(self) -> str:
-        """Where the run stands, for the message of one that did not end."""
-        return self.where(self._epoch) if self._epoch is not None else self._stage
+        """Where a run stands that does not end well: ``in epoch 4/15``, ``while saving epoch 4``."""
+        if self._stage.startswith("after "):
+            return self._stage
+        doing = self._stage.startswith(("reading", "starting", "loading", "saving"))
+        return f"{'while' if doing else 'in'} {self._stage}"
 
     def snapshot(self) -> Snapshot:
         """Return what a live display shows now."""
@@ -184,6 +188,7 @@ class Story:
     # -- one method a kind of event, found by its name
 
     def _on_run_started(self, _event: RunEvent) -> list[str]:
+        self.begin_stage("starting")
         return [f"run: {self.job}, checkpoints in {self.directory}"]
 
     def _on_group_started(self, event: RunEvent) -> list[str]:
@@ -223,6 +228,7 @@ class Story:
     def _on_save_finished(self, event: RunEvent) -> list[str]:
         head = f"{self._pending}; " if self._pending else f"{self.where(event.epoch)}: "
         self._pending = ""
+        self.begin_stage(f"after {self.where(event.epoch)}")
         if event.status != "saved":
             # The warning before this line says why.
             self._failed += event.status == "failed"

@@ -18,7 +18,12 @@ __all__ = ["DatabaseFile", "Run", "WrongPathError", "find"]
 _EXPECTED = "expected a run directory or a checkpoint database (*.zarr.zip)"
 _AT_EPOCH = re.compile(r"(?P<run>.+)@(?P<epoch>\d+|latest)", re.DOTALL)
 _LISTED = 5
-_KINDS = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 class WrongPathError(ValueError):
@@ -103,11 +108,15 @@ def _at(text: str, wanted: str) -> Run:
 
 def _run(path: Path, text: str) -> Run:
     try:
-        names = sorted(os.listdir(path))
+        names = sorted(entry.name for entry in path.iterdir())
     except OSError as error:
-        raise WrongPathError(f"{_EXPECTED}, found a directory that cannot be read: {clean(text)}: {error.strerror}") from None
+        raise WrongPathError(
+            f"{_EXPECTED}, found a directory that cannot be read: {clean(text)}: {error.strerror}"
+        ) from None
     if not any(map(_is_ours, names)):
-        raise WrongPathError(f"{_EXPECTED}, found {_directory(path, names)}: {clean(text)}{_runs_inside(path, text, names)}")
+        raise WrongPathError(
+            f"{_EXPECTED}, found {_directory(names)}: {clean(text)}{_runs_inside(path, text, names)}"
+        )
     history = CommitLog(RunDirectory.at(path, "zarr.zip")).read()
     # By its name too: the database of a record that cannot be read is no left-over.
     recorded = {found for name in names if (found := parse_record(name)) is not None}
@@ -125,12 +134,12 @@ def _nothing_at(path: Path, text: str, error: OSError) -> str:
         return f"{_EXPECTED}, found a path that cannot be read: {clean(text)}: {error.strerror}"
     close: list[str] = []
     if path.parent.is_dir():
-        close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)), 1)
+        close = difflib.get_close_matches(path.name, sorted(entry.name for entry in path.parent.iterdir()), 1)
     meant = f"; did you mean {clean(str(path.with_name(close[0])))}?" if close else ""
     return f"{_EXPECTED}, found nothing at {clean(text)}{meant}"
 
 
-def _directory(path: Path, names: list[str]) -> str:
+def _directory(names: list[str]) -> str:
     if not names:
         return "an empty directory"
     if "zarr.json" in names or ".zgroup" in names or ".zarray" in names:
@@ -151,6 +160,6 @@ def _runs_inside(path: Path, text: str, names: list[str]) -> str:
 
 def _holds_run(path: Path) -> bool:
     try:
-        return path.is_dir() and any(map(_is_ours, os.listdir(path)))
+        return path.is_dir() and any(_is_ours(entry.name) for entry in path.iterdir())
     except OSError:
         return False

@@ -39,7 +39,15 @@ class _Item:
     blobs: int | None = None
 
 
-@click.command("verify", short_help="Check every byte of a checkpoint or a run.")
+_EXAMPLES = """\b
+Examples:
+  jobcore verify runs/digits
+  jobcore verify runs/digits@3
+  jobcore verify model.zarr.zip && echo whole
+"""
+
+
+@click.command("verify", epilog=_EXAMPLES, short_help="Check every byte of a checkpoint or a run.")
 @target_argument("CHECKPOINT|RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 @click.pass_context
@@ -51,12 +59,6 @@ def verify_command(ctx: click.Context, target: str, as_json: bool) -> None:
 
     One line a database says ok; each fault names file, place and blob. The exit status is 0 when all is well, 1 when
     anything is wrong, 2 when the path leads to no checkpoint.
-
-    \b
-    Examples:
-      jobcore verify runs/digits
-      jobcore verify runs/digits@3
-      jobcore verify model.zarr.zip && echo whole
     """
     found = find_target(target)
     log = list(_log_faults(found)) if isinstance(found, Run) else []
@@ -142,13 +144,19 @@ def _report_lines(item: _Item, report: VerifyReport) -> Iterator[str]:
 
 
 def _fault_line(path: str, place: str | None, blob: str | None, message: str) -> str:
-    where = [path, *([place] if place and place != "file" else []), *([f"blob {blob!r}"] if blob is not None else [])]
+    where = [
+        path,
+        *([place] if place and place != "file" else []),
+        *([f"blob {blob!r}"] if blob is not None else []),
+    ]
     # A message of the log names its file by its full path, which the line begins with already.
     parts = [clean(part) for part in (*where, message.replace(f" in {os.path.abspath(path)}", ""))]  # noqa: PTH100 - text
     return f"{styled('fault:', 'red', sys.stdout)} {': '.join(parts)}"
 
 
-def _closing(found: DatabaseFile | Run, reports: list[tuple[_Item, VerifyReport]], faults: int) -> Iterator[str]:
+def _closing(
+    found: DatabaseFile | Run, reports: list[tuple[_Item, VerifyReport]], faults: int
+) -> Iterator[str]:
     """Yield what there is to say at the end of a run's verification: one file needs no sum."""
     if isinstance(found, DatabaseFile):
         return

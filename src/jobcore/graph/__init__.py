@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Importing these registers their op types.
+from jobcore.graph import ops_blobs, ops_counters, ops_fills, ops_math, ops_store, ops_timers
 from jobcore.graph.blobref import BlobReference
 from jobcore.graph.builder import NetBuilder, Operations, ops
 from jobcore.graph.context import DefaultManaged, Managed
@@ -40,3 +42,5 @@ __all__ = [
     "scoped",
     "to_execution_step",
 ]
+
+del ops_blobs, ops_counters, ops_fills, ops_math, ops_store, ops_timers

@@ -35,11 +35,14 @@ class Managed:
     """
 
     _context_classes: ClassVar[tuple[type[Managed], ...]] = ()
+    _abstract: ClassVar[bool] = True
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        abstract = {Managed, globals().get("DefaultManaged")}
-        cls._context_classes = tuple(c for c in cls.__mro__ if issubclass(c, Managed) and c not in abstract)
+        cls._abstract = abstract
+        cls._context_classes = tuple(
+            c for c in cls.__mro__ if issubclass(c, Managed) and not c.__dict__["_abstract"]
+        )
 
     @overload
     @classmethod
@@ -168,7 +171,7 @@ class Managed:
         return inside
 
 
-class DefaultManaged(Managed):
+class DefaultManaged(Managed, abstract=True):
     """A managed class of which a fresh object serves when nothing is current.
 
     The fresh object is returned and forgotten: it is **not** left on the stack, so asking for the
@@ -233,4 +236,4 @@ def _complain(disorder: str | None, failure: BaseException | None) -> None:
 
 def _describe(target: Managed) -> str:
     name = getattr(target, "name", None)
-    return f"{type(target).__name__} {name!r}" if isinstance(name, str) else f"a {type(target).__name__}"
+    return f"{type(target).__name__} {name!r}" if isinstance(name, str) else type(target).__name__

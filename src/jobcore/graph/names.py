@@ -59,7 +59,7 @@ class NameAllocator:
         self._used: set[tuple[str, str]] = set()
         self._next: dict[tuple[str, str], int] = {}
 
-    def unique(self, base: str, *, kind: str = "net", separator: str = "_") -> str:
+    def unique(self, base: str, *, kind: str = "net") -> str:
         """Return `base`, or `base` with the first free number, and remember it as used.
 
         Parameters
@@ -68,17 +68,15 @@ class NameAllocator:
             The wanted name.
         kind
             What is named; names of different kinds never clash.
-        separator
-            Stands between `base` and the number.
         """
         with self._lock:
             key = (kind, base)
             name, number = base, self._next.get(key, 0)
             if number:
-                name = f"{base}{separator}{number}"
+                name = f"{base}_{number}"
             while (kind, name) in self._used:
                 number += 1
-                name = f"{base}{separator}{number}"
+                name = f"{base}_{number}"
             # The next search starts here: a loop that builds 10,000 nets of one name stays linear.
             self._next[key] = number
             self._used.add((kind, name))

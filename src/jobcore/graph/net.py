@@ -7,6 +7,7 @@ from typing import Any
 
 from jobcore.errors import BuildError
 from jobcore.graph import registry
+from jobcore.graph.args import constant
 from jobcore.graph.blobref import BlobReference, BlobsLike, as_references
 from jobcore.graph.names import NamePrefix, NameRoot, check_name, scoped
 from jobcore.graph.op import Op
@@ -68,7 +69,7 @@ class Net:
         self._external_inputs: list[BlobReference] = []
         self._external_outputs: list[BlobReference] = []
         self._attributes: dict[str, list[object]] = {}
-        self._next_number: dict[str, int] = {}
+        self._next_number: dict[tuple[str, bool], int] = {}
         self._frozen_by: str | None = None
 
     @property
@@ -170,14 +171,16 @@ class Net:
 
     def _automatic(self, op_type: str, count: int, numbered: bool) -> list[BlobReference]:
         base = scoped(f"{self.name}/{op_type}")
-        number = self._next_number.get(base, 1)
+        key = (base, numbered)
+        number = self._next_number.get(key, 1)
         while True:
             stem = base if number == 1 else f"{base}_{number}"
             names = [f"{stem}:{i}" for i in range(count)] if numbered else [stem] * count
             if not any(name in self._defined for name in names):
                 break
             number += 1
-        self._next_number[base] = number
+        # The next search starts here: a net of 10,000 ops of one type stays linear.
+        self._next_number[key] = number
         return [BlobReference(name, self) for name in names]
 
     def next_blob(self, prefix: str, output_id: int | None = None) -> BlobReference:
@@ -211,10 +214,22 @@ class Net:
         blob_out
             Name of the blob; automatic when left out.
         dtype
-            The dtype to convert to, as for ``numpy.asarray``.
+            The dtype to convert to, as for ``numpy.asarray``; the blob is a tensor then.
+
+        Raises
+        ------
+        BuildError
+            The value cannot be a blob, or not of that dtype.
         """
         outputs = None if blob_out is None else [blob_out]
-        reference = self.add_op("Const", (), outputs, value=value, dtype=dtype)
+        if dtype is not None:
+            try:
+                value = constant(value, dtype)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise BuildError(
+                    f"op Const: a value of type {type(value).__name__} as {dtype}: {error}"
+                ) from error
+        reference = self.add_op("Const", (), outputs, value=value)
         assert isinstance(reference, BlobReference)
         return reference
 

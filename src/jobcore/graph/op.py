@@ -38,11 +38,14 @@ class Op:
     built_at: str = ""
     name: str = ""
 
-    def describe(self) -> str:
-        """Return one short text for error messages: type, name, inputs, outputs and where it was built."""
+    def call(self) -> str:
+        """Return the op as one short text: type, name, inputs and outputs."""
         named = f" {self.name!r}" if self.name else ""
-        flow = f"({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})"
-        return f"op {self.type}{named} {flow}" + (f", built at {self.built_at}" if self.built_at else "")
+        return f"op {self.type}{named} ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})"
+
+    def describe(self) -> str:
+        """Return the text of `call` and where the op was built."""
+        return self.call() + (f", built at {self.built_at}" if self.built_at else "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -132,7 +132,8 @@ def register_op(
     Raises
     ------
     BuildError
-        The type exists already, is no identifier, or the kernel has no docstring.
+        The type exists already or is no identifier, the kernel has no docstring, or an argument has a name
+        that every op call uses otherwise.
     """
 
     def register(kernel: Kernel) -> Kernel:
@@ -143,6 +144,9 @@ def register_op(
         doc = inspect.getdoc(kernel)
         if not doc:
             raise BuildError(f"the kernel of op type {type!r} has no docstring")
+        reserved = {"inputs", "outputs", "name"}.intersection(args or ())
+        if reserved:
+            raise BuildError(f"op type {type!r} cannot have arguments named {', '.join(sorted(reserved))}")
         outputs = _bounds(num_outputs)
         most = outputs[1]
         default = max(outputs[0], 1 if most is None else min(1, most))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -107,9 +108,10 @@ class ExecutionStep:
             )
         if num_iter is not None and should_stop_blob is not None:
             raise BuildError(f"step {name!r}: expected num_iter or should_stop_blob, found both")
-        if num_iter is not None and (isinstance(num_iter, bool) or not isinstance(num_iter, int)):
+        if num_iter is not None and (isinstance(num_iter, bool) or not hasattr(num_iter, "__index__")):
             raise BuildError(f"step {name!r}: expected an integer as num_iter, found {num_iter!r}")
-        self.num_iter = 1 if num_iter is None and should_stop_blob is None else num_iter
+        once = num_iter is None and should_stop_blob is None
+        self.num_iter = 1 if once else None if num_iter is None else operator.index(num_iter)
         self.should_stop_blob = (
             None if should_stop_blob is None else str(as_references([should_stop_blob])[0])
         )

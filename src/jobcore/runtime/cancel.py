@@ -39,7 +39,7 @@ class CancelToken:
         self._callbacks: dict[object, Callable[[], object]] = {}
         self._detach: Callable[[], None] | None = None
         self.parent = parent
-        if parent is not None:
+        if parent is not None and parent is not _OUTSIDE:
             self._detach = parent.on_cancel(lambda: self.cancel(parent.reason or ""))
 
     def cancel(self, reason: str = "") -> bool:

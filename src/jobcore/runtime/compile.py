@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,12 +42,16 @@ class CompiledTask:
     program: StepProgram | None
     _outputs: tuple[TaskOutput, ...]
 
+    @property
+    def has_outputs(self) -> bool:
+        """Whether it has any outputs."""
+        return bool(self._outputs)
+
     def outputs(self) -> list[TaskOutput]:
         """Return the outputs in the order in which they were added."""
         return list(self._outputs)
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledGroup:
     """Tasks that start together, ready to run any number of times, in any session.
 
@@ -55,24 +59,35 @@ class CompiledGroup:
     ----------
     tasks
         All tasks, in the order in which they were made.
+    working, waiting
+        Those with a step, and those without one, which only have outputs.
+    outputs
+        Each output with its task.
 
     Notes
     -----
     It never changes, and refers to nothing of any session; all threads may use it.
     """
 
-    tasks: tuple[CompiledTask, ...]
+    __slots__ = ("__weakref__", "_nodes", "outputs", "tasks", "waiting", "working")
+
+    def __init__(self, tasks: Iterable[CompiledTask]) -> None:
+        self.tasks = tuple(tasks)
+        self.working = tuple(task for task in self.tasks if task.program is not None)
+        self.waiting = tuple(task for task in self.tasks if task.program is None)
+        self.outputs = tuple((task, output) for task in self.tasks for output in task.outputs())
+        self._nodes = tuple(dict.fromkeys(task.node for task in self.tasks))
 
     def used_nodes(self) -> list[str]:
         """Return the names of the nodes that tasks run on, each once, in order of first use."""
-        return list(dict.fromkeys(task.node for task in self.tasks))
+        return list(self._nodes)
 
     def tasks_by_node(self) -> dict[str, list[CompiledTask]]:
         """Return the tasks of each node, nodes in order of first use."""
-        found: dict[str, list[CompiledTask]] = {}
-        for task in self.tasks:
-            found.setdefault(task.node, []).append(task)
-        return found
+        return {node: [task for task in self.tasks if task.node == node] for node in self._nodes}
+
+    def __repr__(self) -> str:
+        return f"CompiledGroup(tasks={[task.name for task in self.tasks]})"
 
 
 Runnable: TypeAlias = "TaskGroup | CompiledGroup | Task | Plan | Steppable"
@@ -112,7 +127,7 @@ def compile_runnable(runnable: Runnable, workspace_type: WorkspaceType | str | N
     step.freeze("being compiled")
     node = Node.current().name
     kind = wanted or WorkspaceType.GLOBAL
-    return CompiledGroup((CompiledTask(f"{node}/{step.name}", node, kind, 1, compile_step(step), ()),))
+    return CompiledGroup([CompiledTask(f"{node}/{step.name}", node, kind, 1, compile_step(step), ())])
 
 
 def _compile_group(group: TaskGroup, wanted: WorkspaceType | None) -> CompiledGroup:
@@ -124,7 +139,7 @@ def _compile_group(group: TaskGroup, wanted: WorkspaceType | None) -> CompiledGr
         )
     group.freeze("being compiled")
     kind = found or wanted or WorkspaceType.PRIVATE
-    return CompiledGroup(tuple(_compile_task(task, kind) for task in group.tasks()))
+    return CompiledGroup(_compile_task(task, kind) for task in group.tasks())
 
 
 def _compile_task(task: Task, kind: WorkspaceType) -> CompiledTask:

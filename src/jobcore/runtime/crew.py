@@ -1,22 +1,22 @@
 """Threads of one parallel section: the tasks of a group, its concurrent substeps, or a task's instances.
 
 A `Crew` does what `GroupState` decides. It starts its members, waits so that signals get through, and joins
-them; a section of one member runs in the calling thread. A `Roster` knows the crews at work for a session.
+them; a section of one member runs in the calling thread.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from jobcore.errors import Cancelled, ClosedError, TaskFailure
+from jobcore.errors import Cancelled, TaskFailure
 from jobcore.runtime.cancel import CancelToken
-from jobcore.runtime.state import Cancel, Finish, GroupState, Instruction, Outcome, Run, Status
+from jobcore.runtime.roster import INTERRUPTED, Roster
+from jobcore.runtime.state import Cancel, Finish, GroupState, Instructions, Outcome, Status
 
-__all__ = ["BARE", "Crew", "Roster", "Unwind"]
+__all__ = ["BARE", "Crew", "Unwind"]
 
 # In the calling thread these come from a signal (Ctrl-C, a SIGTERM handler that exits) and concern the whole program,
 # so they pass through as they are. In a thread of a task's own nobody else would hear of them: there they are failures.
@@ -27,9 +27,6 @@ Member: TypeAlias = Callable[[int, bool], None]
 
 Blame: TypeAlias = Callable[[int, BaseException], TaskFailure]
 """Makes a failure of an exception that the member did not report itself."""
-
-
-_INTERRUPTED = "the thread that waits for the tasks was interrupted"
 
 
 class Unwind(Cancelled):
@@ -98,7 +95,8 @@ class Crew:
         threads: list[threading.Thread] = []
         inline = len(self._names) < 2
         try:
-            self._roster.add(self)
+            # A section inside a task belongs to a run that is listed already; closing stops it by its token.
+            self._roster.add(self, inside=self._upward is not None)
             if inline:
                 if self._tell(0, self._state.begin):
                     # A context of its own, as a thread would have: what a step sets does not outlive it.
@@ -114,11 +112,11 @@ class Crew:
         """Report a failure inside a member that has not ended yet: everybody is told to stop."""
         if self._upward is not None:
             self._upward(failure)
-        self._tell(member, lambda: self._state.failure_found(member, failure))
+        self._tell(member, self._state.failure_found, member, failure)
 
     def cancel(self, reason: str) -> None:
         """Tell everybody to stop. May be repeated: a call that was interrupted is taken up by the next."""
-        self._tell(0, lambda: self._state.cancel_requested(reason))
+        self._tell(0, self._state.cancel_requested, reason)
         self.token.cancel(reason)
 
     def release(self) -> None:
@@ -127,9 +125,13 @@ class Crew:
         Tracebacks of its failures refer to frames that refer to this crew: kept, they would form a circle, and
         the workspaces in those frames would stay until the next full garbage collection.
         """
+        if self.abandoned:
+            # Members still report here.
+            return
         self._outcome = None
         self._stray = []
-        self._state = GroupState(0)
+        self._state = _OVER
+        self._work, self._blame, self._upward = _no_work, _no_blame, None
 
     def unfinished(self) -> list[str]:
         """Return the names of the members that still run."""
@@ -145,7 +147,7 @@ class Crew:
             self._done.wait()
         except BaseException:
             # Not from a member: those never raise. Somebody wants this thread back.
-            self.cancel(_INTERRUPTED)
+            self.cancel(INTERRUPTED)
             self._done.wait()
             raise
         finally:
@@ -158,7 +160,7 @@ class Crew:
         """Strike the crew off the roster, unless the wait was interrupted twice and members still run."""
         if not self._state.finished:
             # However early or late the interruption came, no member begins from here on.
-            self.cancel(_INTERRUPTED)
+            self.cancel(INTERRUPTED)
         with self._lock:
             self.abandoned = not inline and bool(self._state.running)
         if not self.abandoned:
@@ -181,13 +183,13 @@ class Crew:
                 threads.append(thread)
         if self.token.cancelled:
             # The members that have no thread yet will not get one; the count must not wait for them.
-            self._tell(0, lambda: self._state.cancel_requested(self.token.reason or ""))
+            self._tell(0, self._state.cancel_requested, self.token.reason or "")
 
     def _unstartable(self, member: int, error: BaseException) -> None:
         failure = self._blame(member, error)
         if self._upward is not None:
             self._upward(failure)
-        self._tell(member, lambda: self._state.start_failed(member, failure))
+        self._tell(member, self._state.start_failed, member, failure)
 
     def _settled(self, outcome: Outcome) -> Outcome:
         if not self._stray:
@@ -199,48 +201,45 @@ class Crew:
     def _member(self, member: int, inline: bool) -> None:
         """Run one member and tell how it ended; in a thread of its own nothing is ever raised."""
         state = self._state
-        if not self._tell(member, lambda: state.task_started(member)):
+        if not self._tell(member, state.task_started, member):
             return
         try:
             self._work(member, inline)
         except Unwind as order:
             reason = self.token.reason or str(order)
-            self._tell(member, lambda: state.task_cancelled(member, reason))
+            self._tell(member, state.task_cancelled, member, reason)
         except BaseException as error:
             if isinstance(error, Cancelled) and self.token.cancelled:
-                self._tell(member, lambda: state.task_cancelled(member, self.token.reason or ""))
+                self._tell(member, state.task_cancelled, member, self.token.reason or "")
             elif inline and isinstance(error, BARE):
-                self._tell(member, lambda: state.task_cancelled(member, f"{type(error).__name__} in the caller"))
+                self._tell(member, state.task_cancelled, member, f"{type(error).__name__} in the caller")
                 raise
             else:
                 failure = self._blame(member, error)
                 if self._upward is not None:
                     self._upward(failure)
-                self._tell(member, lambda: state.task_failed(member, failure))
+                self._tell(member, state.task_failed, member, failure)
         else:
-            self._tell(member, lambda: state.task_finished(member))
+            self._tell(member, state.task_finished, member)
 
     # -- decisions and deeds
 
-    def _tell(self, member: int, event: Callable[[], tuple[Instruction, ...]]) -> bool:
-        """Report an event and do what is decided; return whether there is something left for the caller to do."""
+    def _tell(self, member: int, event: Callable[..., Instructions], *of: Any) -> bool:
+        """Report an event and do what is decided; return whether a member is to be started or run now."""
         with self._lock:
-            instructions = event()
-        mine = False
+            instructions = event(*of)
+        go = False
         for instruction in instructions:
-            match instruction:
-                case Cancel(reason):
-                    try:
-                        self.token.cancel(reason)
-                    except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
-                        self._stray.append(self._blame(member, error))
-                case Finish(outcome):
-                    self._finish(outcome)
-                case Run():
-                    mine = True
-                case _:
-                    mine = True
-        return mine
+            if isinstance(instruction, Cancel):
+                try:
+                    self.token.cancel(instruction.reason)
+                except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
+                    self._stray.append(self._blame(member, error))
+            elif isinstance(instruction, Finish):
+                self._finish(instruction.outcome)
+            else:
+                go = True
+        return go
 
     def _finish(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -249,89 +248,14 @@ class Crew:
             self._done.set()
 
 
-class Roster:
-    """The crews at work for one session.
+# A run that is over: it no longer changes, so all crews that have ended can have the same one.
+_OVER = GroupState(0)
+_OVER.begin()
 
-    Parameters
-    ----------
-    owner
-        Name of the session's class, for messages.
 
-    Notes
-    -----
-    All methods may be called from any thread.
-    """
+def _no_work(member: int, inline: bool) -> None:
+    raise RuntimeError(f"member {member} works for a crew that has ended (inline: {inline})")
 
-    def __init__(self, owner: str) -> None:
-        self._owner = owner
-        # Guards _crews and _closed, and is notified when a crew leaves.
-        self._changed = threading.Condition(threading.RLock())
-        self._crews: set[Crew] = set()
-        self._closed = False
 
-    @property
-    def closed(self) -> bool:
-        """Whether no crew may begin any more."""
-        return self._closed
-
-    def check_open(self, method: str) -> None:
-        """Raise `ClosedError` naming `method` when the session is closed."""
-        if self._closed:
-            raise ClosedError(
-                f"{self._owner}.{method}: expected an open session, found one that is closed",
-                hint="make a new session, or move the call into its `with` block",
-            )
-
-    def add(self, crew: Crew) -> None:
-        """List a crew that is about to begin."""
-        with self._changed:
-            self.check_open("run")
-            self._crews.add(crew)
-
-    def discard(self, crew: Crew) -> None:
-        """Strike off a crew whose members have all ended."""
-        with self._changed:
-            self._crews.discard(crew)
-            self._changed.notify_all()
-
-    @property
-    def has_abandoned(self) -> bool:
-        """Whether a crew was left by its waiting thread; cheap where no crew is at work."""
-        return bool(self._crews) and bool(self.abandoned())
-
-    def abandoned(self) -> list[Crew]:
-        """Return the crews that were left by their waiting thread and still have members at work."""
-        with self._changed:
-            return [crew for crew in self._crews if crew.abandoned]
-
-    def wait_for_abandoned(self, seconds: float) -> list[Crew]:
-        """Tell the abandoned crews once more to stop, and wait; return those that did not."""
-        left = self.abandoned()
-        if not left:
-            return left
-        for crew in left:
-            crew.cancel(_INTERRUPTED)
-        deadline = time.monotonic() + seconds
-        with self._changed:
-            while left := self.abandoned():
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    break
-                self._changed.wait(remaining)
-        return left
-
-    def close(self) -> None:
-        """Let no crew begin any more, stop those at work, and wait for them, except for abandoned ones."""
-        with self._changed:
-            self._closed = True
-            crews = list(self._crews)
-        for crew in crews:
-            crew.cancel("the session is being closed")
-        with self._changed:
-            while any(not crew.abandoned for crew in self._crews):
-                self._changed.wait()
-
-    def holds(self, token: CancelToken) -> bool:
-        """Tell whether code with this token works for one of the crews."""
-        with self._changed:
-            return any(token.is_within(crew.token) for crew in self._crews)
+def _no_blame(member: int, error: BaseException) -> TaskFailure:
+    raise RuntimeError(f"member {member} reports to a crew that has ended") from error

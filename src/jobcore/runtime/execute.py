@@ -7,8 +7,9 @@ import numpy as np
 from jobcore.errors import BlobKindError, BlobNotFoundError, Cancelled, TaskFailure
 from jobcore.graph import OpContext
 from jobcore.runtime.cancel import CancelToken
-from jobcore.runtime.crew import BARE, Crew, Roster, Unwind
+from jobcore.runtime.crew import BARE, Crew, Unwind
 from jobcore.runtime.program import NetProgram, OpProgram, Part, Place, StepProgram
+from jobcore.runtime.roster import Roster
 from jobcore.runtime.state import Status
 from jobcore.workspace import Workspace
 

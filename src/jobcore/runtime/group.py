@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobcore.errors import Cancelled, TaskFailure, TaskGroupError
+from jobcore.errors import Cancelled, ClosedError, TaskFailure, TaskGroupError
 from jobcore.runtime.cancel import CancelToken, current_token, enter_token
 from jobcore.runtime.compile import CompiledGroup, CompiledTask
-from jobcore.runtime.crew import Crew, Roster
+from jobcore.runtime.crew import Crew
 from jobcore.runtime.execute import StepContext, run_in_crew, run_step
 from jobcore.runtime.program import Place
+from jobcore.runtime.roster import Roster
 from jobcore.runtime.state import Outcome, Status
 from jobcore.tasks import TaskOutput, WorkspaceType
 from jobcore.workspace import Workspace
@@ -60,7 +61,11 @@ def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], ro
         if outcome.failures:
             raise TaskGroupError(_message(group, outcome.failures), outcome.failures)
         outer.check()
-        roster.check_open("run")
+        if roster.closed:
+            raise ClosedError(
+                f"the session was closed while the tasks {[task.name for task in group.tasks]} ran",
+                hint="wait for `run` to return before you close the session",
+            )
         raise Cancelled(outcome.reason or "the group was cancelled")
     finally:
         # This frame is part of the error's traceback: a reference from here would close a circle.
@@ -70,7 +75,7 @@ def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], ro
 class _GroupRun:
     """What the tasks of one run share."""
 
-    __slots__ = ("_own", "_roster", "_shared", "_tasks", "crew", "group")
+    __slots__ = ("_own", "_roster", "_shared", "crew", "group")
 
     def __init__(
         self,
@@ -81,14 +86,13 @@ class _GroupRun:
     ) -> None:
         self.group = group
         self._roster = roster
-        self._tasks = [task for task in group.tasks if task.program is not None]
         # Made here and not in the tasks' threads, where a failure would look like one of the task.
         self._shared = {node: workspace_of(node) for node in group.used_nodes()}
-        self._own: dict[str, Workspace] = {}
-        for task in group.tasks:
-            if task.program is None:
-                _declare(task, self._shared[task.node])
-        self.crew = Crew([task.name for task in self._tasks], self._run, self._blame, token, roster)
+        # Workspaces of private tasks with outputs, which are read when the whole group is done.
+        self._own: dict[CompiledTask, Workspace] = {}
+        for task in group.waiting:
+            _declare(task, self._shared[task.node])
+        self.crew = Crew([task.name for task in group.working], self._run, self._blame, token, roster)
 
     def release(self) -> None:
         """Drop the private workspaces and everything that refers to this run."""
@@ -97,23 +101,20 @@ class _GroupRun:
 
     def forget_outputs(self) -> None:
         """Clear all outputs, so that nobody takes those of an earlier run for this one's."""
-        for task in self.group.tasks:
-            for output in task.outputs():
-                output.clear()
+        for _, output in self.group.outputs:
+            output.clear()
 
     def deliver(self, outcome: Outcome) -> Outcome:
         """Copy all outputs, then hand them over: all or none."""
         failures: list[TaskFailure] = []
         values: list[tuple[TaskOutput, list[object]]] = []
-        for task in self.group.tasks:
-            workspace = self._own.get(task.name, self._shared[task.node])
-            for output in task.outputs():
-                try:
-                    values.append((output, [_read(name, workspace) for name in output.names]))
-                except Exception as error:  # noqa: BLE001 - reported as the task's failure, below
-                    failures.append(
-                        TaskFailure(task.node, task.name, f"output {', '.join(output.names)}", None, error)
-                    )
+        for task, output in self.group.outputs:
+            workspace = self._own.get(task, self._shared[task.node])
+            try:
+                values.append((output, [_read(name, workspace) for name in output.names]))
+            except Exception as error:  # noqa: BLE001 - reported as the task's failure, below
+                place = f"output {', '.join(output.names)}"
+                failures.append(TaskFailure(task.node, task.name, place, None, error))
         if failures:
             return Outcome(Status.FAILED, tuple(failures))
         for output, found in values:
@@ -121,7 +122,7 @@ class _GroupRun:
         return outcome
 
     def _run(self, member: int, inline: bool) -> None:
-        task = self._tasks[member]
+        task = self.group.working[member]
         program = task.program
         assert program is not None
         enter_token(self.crew.token)
@@ -129,9 +130,9 @@ class _GroupRun:
         workspace = self._shared[task.node]
         if task.workspace_type is WorkspaceType.PRIVATE:
             workspace = Workspace(workspace, task.name)
-            if task.outputs():
-                # Read when the whole group is done; others go as soon as their task has ended.
-                self._own[task.name] = workspace
+            if task.has_outputs:
+                # Kept until the group has ended; others go as soon as their task has.
+                self._own[task] = workspace
         if task.num_instances == 1:
             run_step(program, workspace, context)
             return
@@ -145,7 +146,7 @@ class _GroupRun:
         )
 
     def _blame(self, member: int, error: BaseException) -> TaskFailure:
-        task = self._tasks[member]
+        task = self.group.working[member]
         place = task.program.place if task.program is not None else Place("", None)
         return TaskFailure(task.node, task.name, place.path, place.built_at, error)
 

@@ -8,8 +8,8 @@ from jobcore.errors import SessionBusyError
 from jobcore.graph.names import check_name
 from jobcore.runtime.cancel import current_token
 from jobcore.runtime.compile import CompiledGroup
-from jobcore.runtime.crew import Roster
 from jobcore.runtime.group import run_group
+from jobcore.runtime.roster import Roster
 from jobcore.runtime.session import Session
 from jobcore.tasks import Node
 from jobcore.workspace import Workspace
@@ -121,6 +121,8 @@ class LocalSession(Session):
                 self._workspaces.clear()
 
     def _run(self, group: CompiledGroup) -> None:
+        # A straggler of an interrupted run must not wait for itself here.
+        current_token().check()
         left = self._roster.wait_for_abandoned(self.straggler_grace_s) if self._roster.has_abandoned else ()
         if left:
             tasks = ", ".join(repr(name) for crew in left for name in crew.unfinished())

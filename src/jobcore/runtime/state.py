@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 from jobcore.errors import TaskFailure
 
-__all__ = ["Cancel", "Finish", "GroupState", "Instruction", "Outcome", "Run", "Spawn", "Status"]
+__all__ = ["Cancel", "Finish", "GroupState", "Instruction", "Instructions", "Outcome", "Run", "Spawn", "Status"]
 
 
 class Status(Enum):
@@ -215,6 +215,8 @@ class GroupState:
         if self._finished or not self._begun or self._running or self._waiting:
             return ()
         self._finished = True
+        if self._reason is None:
+            return _SUCCESS
         if self._failures:
             status = Status.FAILED
         elif self._unfinished:
@@ -222,6 +224,9 @@ class GroupState:
         else:
             status = Status.SUCCESS
         return (Finish(Outcome(status, tuple(self._failures), self._reason)),)
+
+
+_SUCCESS: Instructions = (Finish(Outcome(Status.SUCCESS)),)
 
 
 def _because(failure: TaskFailure) -> str:

@@ -33,6 +33,7 @@ __all__ = [
 # What a file system answers that does not know a call or a flag, as opposed to one that failed.
 _REFUSED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOTTY}
 _LINKS_REFUSED = _REFUSED | {errno.EPERM, errno.EMLINK}
+_MOST = 1 << 30  # macOS refuses to write or read 2 GiB at once
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _RENAME_EXCL = 4
@@ -128,7 +129,7 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> Non
     view = memoryview(data)
     while view:
         # An interrupted call is repeated by the interpreter itself, after the signal's handler has run.
-        count = os.pwrite(fd, view, offset)
+        count = os.pwrite(fd, view[:_MOST], offset)
         if count <= 0:
             raise OSError(errno.EIO, "a write of more than no bytes wrote none")
         view = view[count:]
@@ -202,7 +203,7 @@ def sync_directory(path: str | os.PathLike[str] | int) -> None:
             os.fsync(fd)
     finally:
         if fd is not path:
-            os.close(fd)
+            close_quietly(fd)
 
 
 def publish(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) -> None:
@@ -297,6 +298,12 @@ def write_new_file(path: str | os.PathLike[str], data: bytes, durable: bool = Tr
         except BaseException:
             remove_quietly(final)  # it may or may not survive a power cut, so it must not be there at all
             raise
+
+
+def close_quietly(fd: int) -> None:
+    """Close a descriptor that was only read from: nothing can be lost, so an error says nothing of interest."""
+    with contextlib.suppress(OSError):
+        os.close(fd)
 
 
 def remove_quietly(path: str) -> None:

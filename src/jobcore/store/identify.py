@@ -11,10 +11,14 @@ __all__ = ["not_a_database"]
 _EXPECTED = "expected a jobcore database (zarr.zip)"
 _SAFETENSORS = re.compile(rb".{8}\{", re.DOTALL)
 _OURS = re.compile(rb"PK\x03\x04(\x14|\x2d)\0\0{6}\x21\0")
+_FIELD = re.compile(rb"(\x01\0\x10\0.{16})?JC", re.DOTALL)
+_END = re.compile(rb"jobcore \d+ sha256=[0-9a-f]{64}")
 _NAME_AT = 30
 
 
-def not_a_database(path: str, head: bytes | bytearray, size_bytes: int) -> FormatError:
+def not_a_database(
+    path: str, head: bytes | bytearray, tail: bytes | bytearray, size_bytes: int
+) -> FormatError:
     """Make the error for a file that does not end as a database does.
 
     Parameters
@@ -23,6 +27,8 @@ def not_a_database(path: str, head: bytes | bytearray, size_bytes: int) -> Forma
         The file.
     head
         Its first bytes, 512 or so.
+    tail
+        Its last bytes.
     size_bytes
         Its length, in bytes.
 
@@ -31,7 +37,7 @@ def not_a_database(path: str, head: bytes | bytearray, size_bytes: int) -> Forma
     FormatError
         To be raised; its text says what was found.
     """
-    found, hint = _guess(head, size_bytes)
+    found, hint = _guess(head, tail, size_bytes)
     return FormatError(
         f"{path}: {_EXPECTED}, found {found} of {size_bytes:,} bytes", path=path, place="file", hint=hint
     )
@@ -44,13 +50,16 @@ def a_directory(path: str, holds_zarr: bool) -> FormatError:
     return FormatError(f"{path}: {_EXPECTED}, found {found}", path=path, place="file", hint=hint)
 
 
-def _guess(head: bytes | bytearray, size_bytes: int) -> tuple[str, str | None]:
+def _guess(head: bytes | bytearray, tail: bytes | bytearray, size_bytes: int) -> tuple[str, str | None]:
     if size_bytes == 0:
         return "an empty file", "its writer died, or the disk was full"
-    if _OURS.match(head):
+    ends = [match.end() for match in _END.finditer(tail)]
+    if ends and ends[-1] < len(tail):
+        return f"one with {len(tail) - ends[-1]} bytes added after its end", "cut them off"
+    name = head[_NAME_AT : _NAME_AT + int.from_bytes(head[26:28], "little")]
+    if _OURS.match(head) and _FIELD.match(head, _NAME_AT + len(name)):
         return "the beginning of one without its end: a truncated file", "take another copy of it"
     if head.startswith(b"PK\x03\x04"):
-        name = head[_NAME_AT : _NAME_AT + int.from_bytes(head[26:28], "little")]
         if name.endswith(b".npy"):
             return "a NumPy .npz file", "read it with numpy.load"
         if name.endswith((b"/data.pkl", b"/.format_version", b"/.data/serialization_id")):

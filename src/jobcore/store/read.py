@@ -14,7 +14,7 @@ from jobcore._dtypes import dtype_from_spec, spec_text
 from jobcore.errors import FormatError, MismatchError
 from jobcore.store import container, files
 from jobcore.store.destinations import Destination, Item, destination
-from jobcore.store.layout import Spec, storage_of
+from jobcore.store.layout import KINDS, Spec, storage_of
 from jobcore.store.metadata import FORMAT, parse_root
 from jobcore.store.records import BlobInfo, DatabaseInfo, VerifyReport
 from jobcore.store.values import decode
@@ -307,6 +307,13 @@ class Database:
                 place=name,
                 hint=error.hint,
             ) from error
+        if spec.kind not in KINDS:
+            raise FormatError(
+                f"{self.path}: blob {name!r:.120}: expected a kind of {', '.join(KINDS)}, found {spec.kind!r:.80}",
+                path=self.path,
+                place=name,
+                hint="a newer jobcore wrote it: pip install -U jobcore, or name the other blobs with names=",
+            )
         good = storage_of(dtype) == (spec.data_type, spec.item_bytes)
         if spec.kind == "counter":
             good = good and spec.data_type == "int64" and spec.shape == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,7 +69,8 @@ def save(
     BlobValueError
         `user` holds something that JSON cannot.
     SaveError
-        The file exists, or the file system failed; nothing was changed.
+        The file exists, or the file system failed; nothing was changed. Only if the last step fails, forcing
+        the directory to the disk, may a file that is overwritten be the new one already.
 
     Notes
     -----
@@ -157,6 +159,8 @@ def write_database(
     container.check_type(db_type)
     check_json(stop, "stop")
     check_json(user, "user")
+    left_out = tuple((str(name), str(reason)) for name, reason in skipped)
+    check_json([list(pair) for pair in left_out], "skipped")
     collected = collect(blobs)
     header = Header(
         run=_text("run", run),
@@ -165,7 +169,7 @@ def write_database(
         generation=_number("generation", generation),
         stop=stop,
         user=user,
-        skipped=(*((str(name), str(reason)) for name, reason in skipped), *collected.skipped),
+        skipped=(*left_out, *collected.skipped),
         container=db_type,
     )
     table = _table(collected, chunks)
@@ -208,8 +212,7 @@ def _write(
     # Opened first: a missing directory is told before anything is written.
     directory = files.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
     try:
-        if not overwrite and os.path.lexists(final):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), final)
+        _check_place(final, overwrite)
         fd, temporary = files.create_temporary(final)
         published = False
         try:
@@ -236,8 +239,20 @@ def _write(
                 files.remove_quietly(final)
             raise
     finally:
-        os.close(directory)
+        files.close_quietly(directory)
     return digest, size
+
+
+def _check_place(final: str, overwrite: bool) -> None:
+    # Publishing would find all this out too, but only after everything was written.
+    try:
+        mode = os.lstat(final).st_mode
+    except FileNotFoundError:
+        return
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), final)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), final)
 
 
 def _fill(out: ContainerWriter, collected: Collected, table: Table, header: Header) -> tuple[str, int]:

@@ -33,8 +33,12 @@ __all__ = [
 ALIGNMENT = 64
 ROOT_KEY = "zarr.json"
 
-_LIMIT16 = 0xFFFF
-_LIMIT32 = 0xFFFFFFFF
+# What stands in a narrow field whose value is in a wide one, and the values from which on that is so. They are
+# equal; two names, so that a test can make small files with wide fields.
+_MARK16 = 0xFFFF
+_MARK32 = 0xFFFFFFFF
+_WIDE16 = _MARK16
+_WIDE32 = _MARK32
 _DOS_DATE = 0x0021
 _MADE_BY = 0x032D
 _ATTRIBUTES = 0x81A40000
@@ -103,35 +107,41 @@ def header_bytes(key: str, offset: int, size: int) -> int:
     int
         Length, such that the payload starts at a multiple of 64.
     """
-    bare = _LOCAL.size + len(key) + (_ZIP64.size if size >= _LIMIT32 else 0) + _PADDING.size
+    # At least one byte of padding: tensorstore refuses extra fields of 4 bytes altogether, as an empty one has.
+    bare = _LOCAL.size + len(key) + (_ZIP64.size if size >= _WIDE32 else 0) + _PADDING.size + 1
     return bare + -(offset + bare) % ALIGNMENT
 
 
 def local_header(entry: Entry) -> bytes:
     """Build the local header of an entry, padding included."""
     key, offset, size, crc32 = entry
-    large = size >= _LIMIT32
-    bare = _LOCAL.size + len(key) + (_ZIP64.size if large else 0) + _PADDING.size
-    padding = -(offset + bare) % ALIGNMENT
-    field = _LIMIT32 if large else size
+    large = size >= _WIDE32
+    extra = (_ZIP64.size if large else 0) + _PADDING.size
+    bare = _LOCAL.size + len(key) + extra + 1
+    padding = 1 + -(offset + bare) % ALIGNMENT
+    field = _MARK32 if large else size
     head = _LOCAL.pack(
         b"PK\x03\x04", 45 if large else 20, 0, 0, 0, _DOS_DATE, crc32, field, field, len(key),
-        bare + padding - _LOCAL.size - len(key),
+        extra + padding,
     )  # fmt: skip
     zip64 = _ZIP64.pack(1, 16, size, size) if large else b""
     return b"".join((head, key.encode(), zip64, _PADDING.pack(0x434A, padding), bytes(padding)))
 
 
+def _narrow(value: int) -> int:
+    return _MARK32 if value >= _WIDE32 else value
+
+
 def _central_header(entry: Entry) -> bytes:
     key, offset, size, crc32 = entry
-    wide = [size, size] if size >= _LIMIT32 else []
-    if offset >= _LIMIT32:
+    wide = [size, size] if size >= _WIDE32 else []
+    if offset >= _WIDE32:
         wide.append(offset)
     extra = struct.pack(f"<2H{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
-    field = min(size, _LIMIT32)
+    field = _narrow(size)
     head = _CENTRAL.pack(
         b"PK\x01\x02", _MADE_BY, 45 if wide else 20, 0, 0, 0, _DOS_DATE, crc32, field, field, len(key),
-        len(extra), 0, 0, 0, _ATTRIBUTES, min(offset, _LIMIT32),
+        len(extra), 0, 0, 0, _ATTRIBUTES, _narrow(offset),
     )  # fmt: skip
     return head + key.encode() + extra
 
@@ -162,15 +172,11 @@ def build_index(entries: list[Entry], start: int) -> tuple[bytes, str]:
 def _end_records(tail: Tail) -> list[bytes]:
     count, start, size = tail.entries, tail.start, tail.size
     parts = []
-    if count >= _LIMIT16 or size >= _LIMIT32 or start >= _LIMIT32:
+    if count >= _WIDE16 or size >= _WIDE32 or start >= _WIDE32:
         parts.append(_END64.pack(b"PK\x06\x06", 44, _MADE_BY, 45, 0, 0, count, count, size, start))
         parts.append(_LOCATOR.pack(b"PK\x06\x07", 0, start + size, 1))
-    short = min(count, _LIMIT16)
-    parts.append(
-        _END.pack(
-            b"PK\x05\x06", 0, 0, short, short, min(size, _LIMIT32), min(start, _LIMIT32), _COMMENT_BYTES
-        )
-    )
+    short = _MARK16 if count >= _WIDE16 else count
+    parts.append(_END.pack(b"PK\x05\x06", 0, 0, short, short, _narrow(size), _narrow(start), _COMMENT_BYTES))
     return parts
 
 
@@ -205,15 +211,16 @@ def parse_tail(tail: bytes | bytearray, file_bytes: int, path: str) -> Tail | No
         return None
     count, size, start = _END.unpack_from(end)[4:7]
     rest = len(tail) - END_BYTES
-    if count == _LIMIT16 or _LIMIT32 in (size, start):
+    if count == _MARK16 or _MARK32 in (size, start):
         at = rest - _LOCATOR.size - _END64.size
         if at >= 0 and tail[at : at + 4] == b"PK\x06\x06":
             count, size, start = _END64.unpack_from(tail, at)[7:10]
     found = Tail(count, start, size, file_bytes)
-    records = b"".join(_end_records(found))
-    # The records must be the very ones that a writer would have made of these numbers, and end the file.
+    # The records must be the very ones that a writer would have made of these numbers, and end the file. Their
+    # sum is looked at first: it may be more than a field of the records can hold.
+    records = b"".join(_end_records(found)) if start + size < file_bytes else b""
     whole = start + size + len(records) + _COMMENT_BYTES == file_bytes
-    if not whole or not tail.endswith(records + end[_END.size :]):
+    if not records or not whole or not tail.endswith(records + end[_END.size :]):
         raise FormatError(
             f"{path}: index: expected end records of an index that ends with the file at {file_bytes}, found "
             f"{count} entries in {size} bytes at {start}",
@@ -351,7 +358,7 @@ def _is_canonical(data: bytes | bytearray | memoryview, at: int, end: int, entry
     # Building a header costs more than all else here, so the usual one, without zip64, is told by its fields.
     fields = _CENTRAL.unpack_from(data, at)
     if fields[:7] == _NARROW and fields[8] == fields[9] and fields[11:16] == _REST and entry.key.isascii():
-        return entry.size < _LIMIT32 and entry.offset < _LIMIT32
+        return entry.size < _WIDE32 and entry.offset < _WIDE32
     return bytes(data[at:end]) == _central_header(entry)
 
 
@@ -371,9 +378,9 @@ def _parse_central(data: bytes | bytearray | memoryview, at: int, end: int) -> t
             if extra_bytes >= 4
             else []
         )
-        if size == _LIMIT32 and len(wide) >= 2:
+        if size == _MARK32 and len(wide) >= 2:
             size = wide[1]
             del wide[:2]
-        if offset == _LIMIT32 and wide:
+        if offset == _MARK32 and wide:
             offset = wide[0]
     return Entry(str(data[at + _CENTRAL.size : key_end], "latin-1"), offset, size, crc32), next_at

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,7 @@ _TAIL = 1 << 16
 _WINDOW = 1 << 20
 _LARGE = 1 << 18
 _PIECE = 1 << 20
+_MOST = 1 << 30  # macOS refuses to read 2 GiB at once
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class ZipReader:
         tail = self._pread(max(0, size - _TAIL), min(size, _TAIL))
         place = parse_tail(tail, size, self.path)
         if place is None:
-            raise not_a_database(self.path, self._pread(0, min(size, 512)), size)
+            raise not_a_database(self.path, self._pread(0, min(size, 512)), tail, size)
         self._place = place
         start, self._root, no_root = place.start, None, None
         try:
@@ -337,7 +339,7 @@ class ZipReader:
         done = 0
         while done < len(buffer):
             try:
-                count = os.preadv(self._fd, [buffer[done:]], offset + done)
+                count = os.preadv(self._fd, [buffer[done : done + _MOST]], offset + done)
             except OSError as error:
                 # A sector that cannot be read is damage like any other: an older epoch may still be whole.
                 text = error.strerror or str(error)
@@ -366,10 +368,10 @@ def _open(path: str) -> int:
             f"{path}: expected a file that can be read: {error.strerror}", path=path, place="file"
         ) from error
     mode = os.fstat(fd).st_mode
-    if (mode & 0o170000) == 0o100000:
+    if stat.S_ISREG(mode):
         return fd
     os.close(fd)
-    if (mode & 0o170000) == 0o040000:
+    if stat.S_ISDIR(mode):
         raise a_directory(path, (Path(path) / "zarr.json").exists())
     raise FormatError(f"{path}: expected a file, found a device, pipe or socket", path=path, place="file")
 

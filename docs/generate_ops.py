@@ -1,0 +1,78 @@
+"""Write docs/reference/ops.md from the registry of op types.
+
+python docs/generate_ops.py            # writes the page
+python docs/generate_ops.py --check    # exits with 1 when the page is out of date
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from jobcore.graph import REQUIRED, OpSchema, all_ops, schema
+
+PAGE = Path(__file__).parent / "reference" / "ops.md"
+
+HEAD = """\
+# Op types
+
+The op types of this version, made from the registry by `docs/generate_ops.py`. How to call them is in
+[nets, steps and names](graph.md#ops); `help(ops.Add)` shows the same. *In place* tells
+whether an output may be one of the inputs.
+
+| op | inputs | outputs | arguments | in place | what it does |
+|---|---|---|---|---|---|
+"""
+
+
+def main() -> int:
+    """Write or check the page, and return the exit status."""
+    text = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"{PAGE} is out of date: run python docs/generate_ops.py", file=sys.stderr)
+    return 1
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return HEAD + "".join(map(row, map(schema, all_ops())))
+
+
+def row(op: OpSchema) -> str:
+    """Return the table row of one op type."""
+    arguments = "; ".join(argument(name, spec.default, spec.doc) for name, spec in op.args.items())
+    cells = [
+        f"`{op.type}`",
+        count(op.num_inputs),
+        count(op.num_outputs),
+        arguments,
+        "yes" if op.inplace else "",
+        " ".join(op.doc.replace("``", "`").split()),
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def count(bounds: tuple[int, int | None]) -> str:
+    """Return smallest and largest count as text."""
+    least, most = bounds
+    if most is None:
+        return f"{least} or more" if least else "any"
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def argument(name: str, default: object, doc: str) -> str:
+    """Return one argument as text."""
+    if isinstance(default, np.generic):
+        default = default.item()
+    shown = f"`{name}`" if default is REQUIRED else f"`{name}={default!r}`"
+    return f"{shown}: {doc.rstrip('.')}" if doc else shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Ops about blobs as a whole: copy, emptiness, names, and calls of Python functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jobcore.errors import BlobValueError
+from jobcore.graph.args import boolean
+from jobcore.graph.kernels import wrong_kind
+from jobcore.graph.op import Op, OpContext
+from jobcore.graph.registry import ArgSpec, register_op
+from jobcore.graph.step import check_step_function
+
+__all__: list[str] = []
+
+_COPIED = ("tensor", "string", "bytes", "state")
+
+
+@register_op("Copy", num_inputs=1, num_outputs=1, inplace=True)
+def copy(ctx: OpContext) -> None:
+    """Copy a blob.
+
+    Input: a tensor, a string, bytes or a state; output: the same value, independent of the input.
+    """
+    source, target = ctx.inputs[0], ctx.outputs[0]
+    if source.kind not in _COPIED:
+        # Two blobs with one counter in them would look like a copy and count together.
+        raise wrong_kind(ctx, source, "a tensor, a string, bytes or a state")
+    if source is not target:
+        target.feed(source)
+
+
+@register_op("IsEmpty", num_inputs=1, num_outputs=1, inplace=True)
+def is_empty(ctx: OpContext) -> None:
+    """Tell whether there is nothing in a blob.
+
+    Input: a blob; output: True for one that was never fed, a tensor without elements, and a string or
+    bytes of length 0; bool, 0-d.
+    """
+    blob = ctx.inputs[0]
+    value = blob.value
+    if blob.kind == "empty":
+        empty = True
+    elif isinstance(value, np.ndarray):
+        empty = value.size == 0
+    elif isinstance(value, (str, bytes)):
+        empty = not value
+    else:
+        raise wrong_kind(ctx, blob, "a tensor, a string or bytes")
+    ctx.outputs[0].feed(np.bool_(empty))
+
+
+@register_op(
+    "GetAllBlobNames",
+    num_inputs=0,
+    num_outputs=1,
+    args={"include_shared": boolean(default=True, doc="Also the blobs of the workspaces above.")},
+)
+def get_all_blob_names(ctx: OpContext) -> None:
+    """List the names of the blobs that are visible, with ``include_shared=False`` only the workspace's own.
+
+    No input; output: a 1-D tensor of strings (``<U``), in the workspace's order. Empty blobs and the output
+    itself are among them.
+    """
+    names = ctx.workspace.blob_names(include_shared=ctx.args["include_shared"])
+    listed = np.array(names, dtype=np.str_)
+    if listed.tolist() != names:
+        # NumPy strings have no length: trailing NUL characters are lost.
+        lost = [name for name in names if name.endswith("\0")]
+        raise BlobValueError(f"{ctx.op.call()}: a tensor of strings cannot hold the names {lost}")
+    ctx.outputs[0].feed(listed)
+
+
+def _callable(value: object) -> object:
+    if not callable(value):
+        raise TypeError("it cannot be called")
+    return value
+
+
+def _check_python(op: Op) -> None:
+    arguments = ("inputs", "outputs", *(("workspace",) if op.args["pass_workspace"] else ()))
+    check_step_function(op.args["function"], "argument 'function'", arguments)
+
+
+@register_op(
+    "Python",
+    num_inputs=(0, None),
+    num_outputs=(0, None),
+    args={
+        "function": ArgSpec(_callable, "a callable", doc="Called each time the op runs."),
+        "pass_workspace": boolean(default=False, doc="Give it the workspace as a third argument."),
+    },
+    inplace=True,
+    check=_check_python,
+)
+def python(ctx: OpContext) -> None:
+    """Call a Python function with the list of input blobs and the list of output blobs.
+
+    ``ops.Python(function)(inputs, outputs, pass_workspace=False)`` builds it. The function feeds the
+    outputs; what it returns is ignored, and an exception fails the task.
+    """
+    if ctx.args["pass_workspace"]:
+        ctx.args["function"](ctx.inputs, ctx.outputs, ctx.workspace)
+    else:
+        ctx.args["function"](ctx.inputs, ctx.outputs)
