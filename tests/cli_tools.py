@@ -177,6 +177,7 @@ def terminal(
     *arguments: object,
     cwd: Path,
     columns: int = 100,
+    stdout: int | None = None,
     stderr: int | None = None,
     hangup: bool = True,
     **changes: str | None,
@@ -202,7 +203,7 @@ def terminal(
         cwd=cwd,
         env=environment(COLUMNS=None, LINES=None, FORCE_COLOR=None, **settings),
         stdin=slave,
-        stdout=slave,
+        stdout=slave if stdout is None else stdout,
         stderr=slave if stderr is None else stderr,
         start_new_session=True,
     )

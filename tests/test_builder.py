@@ -20,6 +20,7 @@ from jobcore.graph import (
     schema,
     to_execution_step,
 )
+from jobcore.runtime import LocalSession
 from jobcore.tasks import Task
 
 
@@ -65,7 +66,16 @@ def test_nets_steps_callables_and_builders_run_where_they_were_written() -> None
         ops.net(own)
     assert len(own.ops) == 1, "an op after ops.net(own) must not end up in the user's own net"
     result = to_execution_step(builder)
-    assert [s.name for s in result.substeps] == ["b", "own", "b_1", "step", "work", "b/inner", "sequence", "own"]
+    assert [s.name for s in result.substeps] == [
+        "b",
+        "own",
+        "b_1",
+        "step",
+        "work",
+        "b/inner",
+        "sequence",
+        "own",
+    ]
     assert result.substeps[1].nets == (own,) == result.substeps[7].nets
     assert result.substeps[3] is step
     assert result.substeps[4].function is work
@@ -130,9 +140,14 @@ def test_an_open_builder_cannot_be_used() -> None:
 
 def test_a_builder_whose_block_raised_cannot_be_used() -> None:
     builder = NetBuilder("b")
-    with pytest.raises(ZeroDivisionError), builder:
+
+    @builder
+    def block() -> None:
         ops.Const(1)
         raise ZeroDivisionError("half way")
+
+    with pytest.raises(ZeroDivisionError):
+        block()
     with pytest.raises(BuildError, match="block ended with an exception: ZeroDivisionError"):
         to_execution_step(builder)
     assert NetBuilder.current(required=False) is None
@@ -147,12 +162,12 @@ def test_ops_need_an_open_builder() -> None:
 
 
 def test_unknown_ops_are_attribute_errors() -> None:
-    for name, close in (("CountDwn", "CountDown"), ("countup", "CountUp"), ("Fill", "GivenTensorFill")):
+    for name, close in (("CountDwn", "CountDown"), ("countup", "CountUp"), ("Fill", "ConstantFill")):
         assert not hasattr(ops, name)
         with pytest.raises(AttributeError, match=f"did you mean .*{close}"):
             getattr(ops, name)
-    with pytest.raises(AttributeError, match="'Zzzz'$"):
-        ops.Zzzz
+    with pytest.raises(AttributeError, match=r"'Zzzz'$"):
+        _ = ops.Zzzz
     assert not hasattr(ops, "__wrapped__")
 
 
@@ -173,6 +188,20 @@ def test_ops_work_inside_a_task() -> None:
     assert step is not None
     assert ref == "local/t/Const"
     assert [s.name for s in step.substeps] == ["local/t", "work"]
+
+
+def test_a_net_that_is_added_twice_runs_twice() -> None:
+    add = Net("add")
+    add.Add(["total", "one"], "total")
+    with Task() as task:
+        ops.Const(0, "total")
+        ops.Const(1, "one")
+        ops.net(add)
+        ops.net(add)
+        task.add_output("total")
+    with LocalSession() as session:
+        session.run(task)
+    assert task.outputs()[0].fetch() == 2
 
 
 def test_a_python_op_keeps_its_function() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import threading
 import warnings
 
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jobcore
 from cli_tools import DEAF, JOB, Screen, start, terminal
 from jobcore.cli import text
 from jobcore.cli.above import Above
@@ -162,7 +162,7 @@ def test_signs_of_life_come_evenly_while_bytes_move_and_ever_more_rarely_while_t
         return [line for line in found if line]
 
     assert signs(RunEvent("group_started", 3, "load", size_bytes=4_200_000_000)) == [
-        f"loading epoch 3: {n} s so far, 4.20 GB in all" for n in (10, 20, 30, 40, 50)
+        f"loading epoch 3 (4.20 GB): {n} s so far" for n in (10, 20, 30, 40, 50)
     ]
     assert signs(RunEvent("epoch_started", 4, "epoch")) == [f"epoch 4: {n} s so far" for n in (10, 20, 40)]
 
@@ -424,14 +424,13 @@ def test_ctrl_c_says_at_once_that_it_waits_for_tasks_which_take_their_time(job):
 
 
 def test_a_terminal_that_goes_away_does_not_end_the_run(job):
-    with terminal("run", "job.py", "--set", "pause=0.2", cwd=job, PYTHONFAULTHANDLER=None) as screen:
+    with terminal(
+        "run", "job.py", "--set", "pause=0.2", "--set", "words=hi", cwd=job, hangup=False
+    ) as screen:
         screen.until(lambda output: "epoch 1/3" in output)
-        # A terminal that is closed sends SIGHUP too; nohup and disown are there against that.
-        process = screen.process
-        os.close(screen._descriptor)
-        status = process.wait()
-        screen._descriptor = os.open(os.devnull, os.O_RDONLY)
-    assert status in (0, -signal.SIGHUP)
+        screen.hang_up()
+        assert screen.process.wait() == 0
+    assert (job / "runs" / "job" / "epoch.3.1.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -477,6 +476,20 @@ def test_errors_sent_to_a_file_stay_out_of_the_screen(job):
         assert screen.finish() == 0
     assert (job / "errors").read_text() == "oops\n" * 3
     assert "oops" not in screen.output
+
+
+@pytest.mark.parametrize("to_file", [False, True], ids=["both on the terminal", "output in a file"])
+def test_a_long_verification_shows_a_bar_and_leaves_its_lines(job, to_file):
+    jobcore.save(job / "large.zarr.zip", {f"[red]{n}[/red]": np.zeros(5 << 20) for n in range(2)})
+    with (job / "out").open("w") as out:
+        descriptor = out.fileno() if to_file else None
+        with terminal("verify", "large.zarr.zip", cwd=job, stdout=descriptor) as screen:
+            assert screen.finish() == 0
+    line = "ok: large.zarr.zip: 2 blobs, 83.9 MB"
+    assert (job / "out").read_text() == (line + "\n" if to_file else "")
+    assert screen.screen().text() == ([] if to_file else [line])
+    assert screen.screen().cursor_shown
+    assert "/83.9 MB" in screen.output
 
 
 def test_the_panel_keeps_square_brackets_and_redrawn_lines():

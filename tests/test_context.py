@@ -44,7 +44,9 @@ class Oven(Managed):
             raise ValueError("no gas")
 
     def _leave_context(self, error: BaseException | None) -> None:
-        self.log.append(f"{type(error).__name__}, garden is current: {Garden.current(required=False) is not None}")
+        self.log.append(
+            f"{type(error).__name__}, garden is current: {Garden.current(required=False) is not None}"
+        )
         if self.fail == "leave":
             raise ValueError("door stuck")
 
@@ -170,7 +172,7 @@ def test_what_is_entered_with_an_object_is_left_before_it_finishes() -> None:
 @pytest.mark.parametrize("fail", ["enter", "leave"])
 def test_a_context_that_fails_by_itself_leaves_nothing_behind(fail: str) -> None:
     oven = Oven(fail)
-    with pytest.raises(ValueError, match="no gas|door stuck"), oven:
+    with pytest.raises(ValueError, match=r"no gas|door stuck"), oven:
         assert fail == "leave"
 
 

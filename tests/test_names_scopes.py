@@ -264,9 +264,9 @@ def test_an_op_called_on_a_reference_is_added_to_its_net() -> None:
     assert y.Neg() == "n/Neg"
     assert [op.inputs for op in net.ops] == [(), ("x", "k"), ("y",)]
     with pytest.raises(AttributeError, match="no net"):
-        BlobReference("x").Add
+        _ = BlobReference("x").Add
     with pytest.raises(AttributeError, match="did you mean Add"):
-        x.Addd
+        _ = x.Addd
     assert not hasattr(x, "_private")
 
 

@@ -34,7 +34,7 @@ def test_all_tasks_start_together_and_the_last_one_ends_the_run():
     assert state.task_started(0) == (Run(0),)
     assert state.running == {0}
     assert state.task_finished(0) == (Finish(Outcome(Status.SUCCESS)),)
-    assert state.finished
+    assert state.outcome == Outcome(Status.SUCCESS)
 
 
 def test_a_group_without_tasks_ends_at_once():
@@ -86,8 +86,12 @@ def test_an_order_that_comes_too_late_does_not_spoil_a_success():
 
 def test_an_order_before_the_beginning_starts_nothing():
     state = GroupState(2)
-    assert state.cancel_requested("stop") == (Cancel("stop"),)
-    assert state.begin() == (Finish(Outcome(Status.CANCELLED, (), "stop")),)
+    assert state.cancel_requested("stop") == (
+        Cancel("stop"),
+        Finish(Outcome(Status.CANCELLED, (), "stop")),
+    )
+    assert state.begin() == ()
+    assert state.task_started(0) == ()
 
 
 def test_a_task_stopped_by_an_order_from_outside_stops_its_siblings():
@@ -199,8 +203,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.cancels <= 1
         assert len(self.outcomes) <= 1
         assert self.state.running == self.ran - self.ended
-        assert self.state.finished == bool(self.outcomes)
-        over = self.state._begun and self.ran == self.ended and (self.stopped or len(self.ran) == self.count)
+        assert (self.state.outcome is not None) == bool(self.outcomes)
+        complete = self.state._begun and len(self.ran) == self.count
+        over = self.ran == self.ended and (self.stopped or complete)
         assert bool(self.outcomes) == over
         for outcome in self.outcomes:
             assert list(outcome.failures) == self.reported

@@ -93,7 +93,8 @@ def test_whatever_is_no_group_runs_on_the_nodes_own_workspace(session, make):
 
 
 @pytest.mark.parametrize(
-    "make", [make for name, make in RUNNABLES.items() if name != "compiled"], ids=lambda make: "")
+    "make", [make for name, make in RUNNABLES.items() if name != "compiled"], ids=lambda make: ""
+)
 def test_a_private_run_leaves_nothing(session, make):
     session.run(make(), WorkspaceType.PRIVATE)
     assert session.workspace().blob_names() == []
@@ -309,9 +310,7 @@ def test_concurrent_substeps_run_at_once_and_are_joined_before_the_next_round(se
 def test_a_single_concurrent_substep_needs_no_thread(session):
     threads = []
     session.run(
-        execution_step(
-            "s", [lambda ws: threads.append(threading.current_thread())], concurrent_substeps=True
-        )
+        execution_step("s", [lambda ws: threads.append(threading.current_thread())], concurrent_substeps=True)
     )
     assert threads == [threading.current_thread()]
 
@@ -359,9 +358,7 @@ def test_a_stop_blob_is_looked_at_after_each_net(session):
 
 
 def test_concurrent_parts_all_end_before_the_stop_blob_is_looked_at(session):
-    step = execution_step(
-        "s", [counting(1), add("other")], should_stop_blob="stop", concurrent_substeps=True
-    )
+    step = execution_step("s", [counting(1), add("other")], should_stop_blob="stop", concurrent_substeps=True)
     session.run(step)
     assert session.workspace().fetch("other") == 1
 

@@ -285,6 +285,8 @@ class TaskGroup(NameRoot):
         self.built_at = built_at()
         self._workspace_type = as_workspace_type(workspace_type)
         self._tasks: list[Task] = []
+        self._names: set[str] = set()
+        self._next_number: dict[str, int] = {}
         self._frozen_by: str | None = None
 
     @classmethod
@@ -350,15 +352,20 @@ class TaskGroup(NameRoot):
         return task
 
     def _unique(self, base: str) -> str:
-        taken = {task.name for task in self._tasks}
-        name, number = base, 0
-        while name in taken:
+        number = self._next_number.get(base, 0)
+        name = f"{base}:{number}" if number else base
+        while name in self._names:
             number += 1
             name = f"{base}:{number}"
+        # The next search starts here: a group of 10,000 tasks of one name stays linear.
+        self._next_number[base] = number
+        self._names.add(name)
         return name
 
     def _remove(self, task: Task) -> None:
         self._tasks = [other for other in self._tasks if other is not task]
+        self._names.discard(task.name)
+        self._next_number.clear()
 
     def tasks(self) -> list[Task]:
         """Return the tasks in the order in which they were made."""

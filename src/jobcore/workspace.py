@@ -6,7 +6,7 @@ state, random generators, and tensors made from what other libraries call arrays
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,8 +20,78 @@ from jobcore.errors import BlobKindError, BlobValueError
 
 __all__ = ["Blob", "Workspace", "classify"]
 
-_SCALARS = (bool, int, float, complex, np.generic)
 _ALSO = ", a random generator, a state (None, list, tuple or dict)"
+
+
+def classify(name: str, value: object) -> tuple[str, Any]:
+    """Tell which kind of blob a value makes, and what the blob would keep.
+
+    ================================================================  ===========================================
+    value                                                             kind, and what is kept
+    ================================================================  ===========================================
+    `Blob`                                                            its kind and its live value
+    ndarray of any dtype but object, also of a subclass               ``tensor``: itself as a plain ndarray
+    NumPy scalar, bool, int of 64 bits, float, complex                ``tensor`` of shape ``()``
+    `Counter`, `Timer`                                                ``counter``, ``timer``: itself
+    str                                                               ``string``
+    bytes, bytearray, memoryview                                      ``bytes``: a copy, unless it is bytes
+    None, list, tuple, dict                                           ``state``: a deep copy
+    numpy.random.Generator, numpy.random.RandomState, random.Random   ``rng``: itself
+    whatever has ``__array__`` or else ``__dlpack__``                 ``tensor``: what NumPy makes of it
+    ================================================================  ===========================================
+
+    Parameters
+    ----------
+    name
+        The blob, for errors.
+    value
+        Any value, or a `Blob`.
+
+    Returns
+    -------
+    tuple of str and object
+        The kind and the value. An array may share its memory with `value`.
+
+    Raises
+    ------
+    BlobKindError
+        No blob that can be stored takes it; the text gives the path of a bad leaf of a state.
+    BlobValueError
+        An int of more than 64 bits, text that is not Unicode, a masked item, a state nested too deeply.
+
+    Notes
+    -----
+    Thread safety: safe, as long as nobody changes `value` meanwhile.
+
+    Examples
+    --------
+    >>> from jobcore.lowlevel import classify
+    >>> classify("rate", 0.5)
+    ('tensor', array(0.5))
+    """
+    if isinstance(value, Blob):
+        return value.kind, value.value
+    # NumPy's scalars before Python's: numpy.float64 is a float, and numpy.str_ a str.
+    if isinstance(value, np.ndarray | np.generic):
+        return "tensor", _plain(name, np.asanyarray(value))
+    if isinstance(value, bool | int | float | complex):
+        number = np.asarray(value)
+        # What NumPy has no integer for, it makes an object.
+        return ("tensor", number) if not number.dtype.hasobject else refuse(name, value)
+    if isinstance(value, str):
+        return "string", _text(name, value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "bytes", bytes(value)
+    if value is None or isinstance(value, list | tuple | dict):
+        return "state", copy_state(value, name)
+    if isinstance(value, Counter):
+        return "counter", value
+    if isinstance(value, Timer):
+        return "timer", value
+    if isinstance(value, RNG):
+        rng_algorithm(value, name)
+        return "rng", value
+    return "tensor", _plain(name, _foreign(name, value))
 
 
 class Workspace(BlobTable):
@@ -60,84 +130,48 @@ class Workspace(BlobTable):
 
     __slots__ = ()
 
-    @staticmethod
-    def _classify(name: str, value: object) -> tuple[str, Any]:
-        return _by_rule(name, value)
+    # The hook of the native table for what it does not take by itself; everything else never gets here.
+    _classify = staticmethod(classify)
+
+    def __init__(self, parent: Workspace | None = None, name: str = "") -> None:
+        if parent is not None and not isinstance(parent, Workspace):
+            raise BlobKindError(f"expected a Workspace as parent, found {type(parent).__name__}")
+        super().__init__(parent, name)
 
     @property
     def parent(self) -> Workspace | None:
         """The workspace whose blobs are visible here too, or None."""
-        found = super().parent
-        assert found is None or isinstance(found, Workspace)
-        return found
+        return cast("Workspace | None", super().parent)
 
 
-def classify(name: str, value: object) -> tuple[str, Any]:
-    """Tell which kind of blob a value makes, and what the blob would keep.
-
-    Parameters
-    ----------
-    name
-        The blob, for errors.
-    value
-        Any value, or a `Blob`.
-
-    Returns
-    -------
-    tuple of str and object
-        The kind; and the value: an ndarray for a tensor, which is `value` itself if it is one, or a copied state.
-
-    Raises
-    ------
-    BlobKindError
-        No blob that can be stored takes it; the text gives the path of a bad leaf of a state.
-    BlobValueError
-        An int of more than 64 bits, text that is not Unicode, a state nested too deeply.
-    """
-    if isinstance(value, Blob):
-        return value.kind, value.value
-    if isinstance(value, np.ndarray):
-        return "tensor", _plain(name, value)
-    if isinstance(value, _SCALARS):
-        return "tensor", _plain(name, _scalar(name, value))
-    if isinstance(value, Counter):
-        return "counter", value
-    if isinstance(value, Timer):
-        return "timer", value
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            refuse(name, value)
-        return "string", str(value)
-    return _by_rule(name, value)
-
-
-def _by_rule(name: str, value: object) -> tuple[str, Any]:
-    """Classify what a blob does not take by itself; also called to copy a state."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "bytes", bytes(value)
-    if value is None or isinstance(value, list | tuple | dict):
-        return "state", copy_state(value, name)
-    if isinstance(value, RNG):
-        rng_algorithm(value, name)
-        return "rng", value
-    if isinstance(value, np.ndarray):
-        return "tensor", _plain(name, value)
-    if isinstance(value, int | str):
+def _text(name: str, value: str) -> str:
+    # Not str(value): that is the member's name for an Enum that is also a str.
+    text = str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         refuse(name, value)
-    if hasattr(type(value), "__array__"):
-        return "tensor", _plain(name, np.asarray(value))
-    if hasattr(type(value), "__dlpack__"):
-        return "tensor", _plain(name, np.from_dlpack(value))  # type: ignore[arg-type]  # found by its method
-    refuse(name, value, _ALSO)
-    raise AssertionError("refuse returned")
+    return text
 
 
-def _scalar(name: str, value: object) -> np.ndarray[Any, Any]:
-    array = np.asarray(value)
-    if array.dtype.hasobject:
-        refuse(name, value)
+def _foreign(name: str, value: object) -> np.ndarray[Any, Any]:
+    """Return the array of another library, as NumPy sees it."""
+    # Asked of the type, as for every special method: an object that answers to any name is no array.
+    kind = type(value)
+    if hasattr(kind, "__array__"):
+        convert: Any = np.asanyarray
+    elif hasattr(kind, "__dlpack__"):
+        convert = np.from_dlpack
+    else:
+        refuse(name, value, _ALSO)
+    try:
+        array: np.ndarray[Any, Any] = convert(value)
+    except Exception as error:
+        raise BlobKindError(
+            f"blob {name!r}: expected an array that NumPy can read, "
+            f"found {kind.__module__}.{kind.__qualname__}, which answers {type(error).__name__}: {error}",
+            hint="convert it to an ndarray; a tensor of PyTorch by .detach().cpu() first",
+        ) from error
     return array
 
 
@@ -149,9 +183,10 @@ def _plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
                 hint="feed array.filled(value), and array.mask as a blob of its own",
             )
         array = array.data
+    # Strings of variable width are no Python objects, though NumPy counts them so.
     if array.dtype.hasobject and array.dtype.kind != "T":
         raise BlobKindError(
             f"blob {name!r}: expected a dtype without Python objects, found {array.dtype} {array.shape}",
-            hint="convert it, for text by astype('U') or astype('S')",
+            hint="convert it, for text by astype('U') or astype('S'); or pass transient=True",
         )
-    return array if type(array) is np.ndarray else np.asarray(array).view(np.ndarray)
+    return np.asarray(array)

@@ -608,7 +608,7 @@ cdef class Blob:
         elif kind == KIND_STRING:
             data = <void *> PyUnicode_AsUTF8AndSize(value, &nbytes)
         # Kept until the function ends: dropping the last reference may run code that uses this very blob.
-        cdef object previous = self._held
+        cdef object _previous = self._held
         self._kind = kind
         self._data = data
         self._nbytes = nbytes

@@ -1,5 +1,6 @@
-from _typeshed import ReadableBuffer, WriteableBuffer
 from typing import final
+
+from _typeshed import ReadableBuffer, WriteableBuffer
 
 __all__ = ["BlockWriter", "read_chunks"]
 

@@ -42,13 +42,14 @@ cdef uint64_t PORTION_BYTES = <uint64_t> 1 << 30
 cdef class BlockWriter:
     """Turns a stream of bytes into large aligned writes, and checksums them on the way.
 
-    The calling thread copies into blocks; native threads write full blocks meanwhile, around the page cache where the
-    file system allows it, which costs almost no processor time.
+    The calling thread copies into blocks; native threads write full blocks meanwhile, around the page cache
+    where the file system allows it, which costs almost no processor time.
 
     Parameters
     ----------
     fd
-        Descriptor of an empty file, open for writing; it stays the caller's, and must be open for as long as the writer.
+        Descriptor of an empty file, open for writing; it stays the caller's, who keeps it open for as long as
+        the writer.
     block_bytes
         Size of a block, a multiple of 4,096.
     blocks
@@ -67,8 +68,8 @@ cdef class BlockWriter:
 
     Notes
     -----
-    Thread safety: none; one thread uses a writer. Large copies and waiting run without the GIL. A child process that was
-    forked meanwhile must not use the writer.
+    Thread safety: none; one thread uses a writer. Large copies and waiting run without the GIL. A child process
+    that was forked meanwhile must not use the writer.
     """
 
     def __cinit__(self, int fd, size_t block_bytes=4 << 20, int blocks=6, int threads=2, bint direct=True):
@@ -139,7 +140,7 @@ cdef class BlockWriter:
         return crc
 
     def reserve(self, size_t count):
-        """Leave room for `count` bytes, which `fill` must give soon: their block waits, and there are only a few.
+        """Leave room for `count` bytes, which `fill` must give soon: their block waits, and there are few.
 
         Returns
         -------
@@ -183,7 +184,7 @@ cdef class BlockWriter:
             raise failure(failed)
 
     def finish(self):
-        """Write what is left, wait until all is written, and close the writer; the file then has its full length.
+        """Write what is left, wait until all is written, and close the writer; the file has its length then.
 
         Raises
         ------
@@ -219,8 +220,9 @@ def read_chunks(int fd, list chunks not None, int threads=2):
     fd
         File descriptor.
     chunks
-        ``(offset, size, target)`` for each: where the range starts in the file and its length, in bytes; and the writable
-        contiguous memory for its first bytes, or None. What does not fit into the target is only checksummed.
+        ``(offset, size, target)`` for each: where the range starts in the file and its length, in bytes; and
+        the writable contiguous memory for its first bytes, or None. What does not fit into the target is only
+        checksummed.
     threads
         Threads that read, the calling one among them, 1 to 16.
 

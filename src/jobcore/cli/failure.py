@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ __all__ = ["FULL_TRACEBACK_HINT", "explain"]
 
 FULL_TRACEBACK_HINT = "the full traceback: the same command with --traceback"
 _LIBRARY = f"{Path(jobcore.errors.__file__).parent}{os.sep}"
+_STANDARD = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _WORDS = {
     'resume_from_epoch="latest"': "--resume latest",
     "resume_from_epoch=None": "--resume none",
@@ -39,7 +41,7 @@ def explain(error: BaseException, *, full: bool = False) -> list[str]:
         return list(_known(error))
     trimmed = _trimmed(error)
     told = [f"error: {line}" if n == 0 else line for n, line in enumerate(_named(error))]
-    return [*told, *(_lines(trimmed) if _has_frames(trimmed) else [])]
+    return [*told, *(_lines(trimmed) if _has_user_frames(trimmed) else [])]
 
 
 def _group(error: TaskGroupError) -> Iterator[str]:
@@ -48,7 +50,7 @@ def _group(error: TaskGroupError) -> Iterator[str]:
         yield f"error: {_in_options(clean(first))}"
         yield from rest
         trimmed = _trimmed(failure.error)
-        if _has_frames(trimmed):
+        if _has_user_frames(trimmed):
             yield from (f"  {line}" for line in _lines(trimmed))
     yield from getattr(error, "__notes__", ())
 
@@ -62,7 +64,7 @@ def _known(error: JobcoreError) -> Iterator[str]:
         yield f"hint: {_in_options(error.hint)}"
     yield from getattr(error, "__notes__", ())
     trimmed = _trimmed(error)
-    if _has_frames(trimmed):
+    if _has_user_frames(trimmed):
         yield from _lines(trimmed)
 
 
@@ -99,12 +101,17 @@ def _internal(filename: str) -> bool:
     return filename.startswith((_LIBRARY, "<frozen importlib"))
 
 
-def _has_frames(told: traceback.TracebackException) -> bool:
+def _has_user_frames(told: traceback.TracebackException) -> bool:
+    """Tell whether a trimmed traceback shows code of the user's, and not just where the standard library gave up."""
     # A SyntaxError has no frame in the file that it is about: its own fields are the place.
-    if told.stack or hasattr(told, "text"):
+    if hasattr(told, "text") or any(not _standard(frame.filename) for frame in told.stack):
         return True
     others = (told.__cause__, *(told.exceptions or ()))
-    return any(_has_frames(other) for other in others if other is not None)
+    return any(_has_user_frames(other) for other in others if other is not None)
+
+
+def _standard(filename: str) -> bool:
+    return filename.startswith(_STANDARD) and "site-packages" not in filename
 
 
 def _lines(told: traceback.TracebackException) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-_BROKEN_PIPE = 141
 _NEEDED = ("click", "rich")
 
 
@@ -28,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0 done; 1 the run failed, or something is wrong with a checkpoint; 2 the command was used wrongly; 130
-        interrupted; 141 nobody reads the output any more.
+        interrupted.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -38,19 +37,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    for stream in (sys.stdout, sys.stderr):
-        # A blob name that the terminal's encoding lacks is shown escaped; it must not end the command.
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # Closed by the shell (2>&-): what would be printed there goes nowhere, and not to the other stream.
+            setattr(sys, name, Path(os.devnull).open("w"))
+        elif hasattr(stream, "reconfigure"):
+            # A blob name that the terminal's encoding lacks is shown escaped; it must not end the command.
             stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(argv)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.EPIPE:
-            raise
-        _drop_output()
-        return _BROKEN_PIPE
     try:
         sys.stdout.flush()
     except OSError:

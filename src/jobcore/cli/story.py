@@ -97,7 +97,6 @@ class Story:
         self._stage = ""
         self._stage_began = self._next_sign = self._began
         self._steady = False
-        self._loading_bytes = 0
         self._pending = ""
         self._epoch: int | None = None
         self._done = 0
@@ -134,8 +133,7 @@ class Story:
         self._next_sign = now + (
             _FIRST_SIGN_S if self._steady else min(max(elapsed, _FIRST_SIGN_S), _LAST_SIGN_S)
         )
-        size_ = f", {size(self._loading_bytes)} in all" if self._loading_bytes else ""
-        return f"{self.stage}: {elapsed:.0f} s so far{size_}"
+        return f"{self.stage}: {elapsed:.0f} s so far"
 
     def ending(self) -> str:
         """Return the last line of a run that was completed: what was reached, and where the checkpoints are."""
@@ -192,11 +190,10 @@ class Story:
         return [f"run: {self.job}, checkpoints in {self.directory}"]
 
     def _on_group_started(self, event: RunEvent) -> list[str]:
-        self._loading_bytes = event.size_bytes if event.group == "load" else 0
         self.begun = self.begun or event.group == "save"
-        self.begin_stage(
-            _DOING.get(event.group, event.group).format(event.epoch), steady=event.group in _DOING
-        )
+        text = _DOING.get(event.group, event.group).format(event.epoch)
+        text += f" ({size(event.size_bytes)})" if event.size_bytes else ""
+        self.begin_stage(text, steady=event.group in _DOING)
         return []
 
     def _on_group_finished(self, event: RunEvent) -> list[str]:
@@ -213,7 +210,6 @@ class Story:
     def _on_epoch_started(self, event: RunEvent) -> list[str]:
         self.begun = True
         self._epoch = event.epoch
-        self._loading_bytes = 0
         self.begin_stage(self.where(event.epoch))
         return []
 

@@ -144,14 +144,13 @@ def _report_lines(item: _Item, report: VerifyReport) -> Iterator[str]:
 
 
 def _fault_line(path: str, place: str | None, blob: str | None, message: str) -> str:
-    where = [
-        path,
-        *([place] if place and place != "file" else []),
-        *([f"blob {blob!r}"] if blob is not None else []),
-    ]
+    where = [path, place] if place and place != "file" else [path]
+    if blob is not None and repr(blob) not in message:
+        where.append(f"blob {blob!r}")
     # A message of the log names its file by its full path, which the line begins with already.
-    parts = [clean(part) for part in (*where, message.replace(f" in {os.path.abspath(path)}", ""))]  # noqa: PTH100 - text
-    return f"{styled('fault:', 'red', sys.stdout)} {': '.join(parts)}"
+    message = message.replace(f" in {os.path.abspath(path)}", "")  # noqa: PTH100 - Path would keep ".." in it
+    told = ": ".join(clean(part) for part in (*where, message))
+    return f"{styled('fault:', 'red', sys.stdout)} {told}"
 
 
 def _closing(

@@ -32,6 +32,22 @@ def divide(a: NDArray[Any], b: NDArray[Any]) -> Any:
     return quotient
 
 
+def promoted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` of two arrays with the result dtype of NumPy 2, whatever NumPy is installed.
+
+    NumPy 1 looks at the value of a 0-d operand, so that a counter of 200 and one of 20 would give tensors of
+    different dtypes.
+    """
+
+    def apply(a: NDArray[Any], b: NDArray[Any]) -> Any:
+        if (a.ndim == 0) != (b.ndim == 0) and a.dtype.kind in "biufc" and b.dtype.kind in "biufc":
+            common = np.result_type(a.dtype, b.dtype)
+            a, b = a.astype(common, copy=False), b.astype(common, copy=False)
+        return function(a, b)
+
+    return apply
+
+
 def _apply(ctx: OpContext, function: Callable[..., Any], inputs: list[NDArray[Any]]) -> None:
     try:
         # Overflow and NaN give what IEEE and two's complement give; a task's log is no place for warnings.
@@ -68,12 +84,12 @@ def _register(
 
 _ARITHMETIC = "a tensor of NumPy's dtype for the result; integers wrap around."
 
-_register("Add", np.add, 2, False, "Add element by element.", _ARITHMETIC)
-_register("Sub", np.subtract, 2, False, "Subtract the second from the first.", _ARITHMETIC)
-_register("Mul", np.multiply, 2, False, "Multiply element by element.", _ARITHMETIC)
+_register("Add", promoted(np.add), 2, False, "Add element by element.", _ARITHMETIC)
+_register("Sub", promoted(np.subtract), 2, False, "Subtract the second from the first.", _ARITHMETIC)
+_register("Mul", promoted(np.multiply), 2, False, "Multiply element by element.", _ARITHMETIC)
 _register(
     "Div",
-    divide,
+    promoted(divide),
     2,
     False,
     "Divide the first by the second.",

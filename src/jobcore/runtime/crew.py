@@ -55,7 +55,7 @@ class Crew:
     """
 
     __slots__ = (
-        "__weakref__", "_blame", "_done", "_lock", "_names", "_outcome", "_roster", "_state", "_stray", "_upward",
+        "__weakref__", "_blame", "_done", "_lock", "_names", "_roster", "_state", "_stray", "_upward",
         "_work", "abandoned", "token",
     )  # fmt: skip
 
@@ -77,9 +77,10 @@ class Crew:
         # Guards _state. Re-entrant: a signal handler of the main thread may cancel what it is just reporting to.
         self._lock = threading.RLock()
         self._state = GroupState(len(names))
-        self._outcome: Outcome | None = None
         self._stray: list[TaskFailure] = []
-        self._done: threading.Event | None = None
+        # Held until the last member has ended. A bare lock, and no Event: an interruption inside the Python code of an
+        # Event leaves its condition unlocked, and comes out as an error about that.
+        self._done = threading.Lock()
         self.abandoned = False
 
     def run(self) -> Outcome:
@@ -104,9 +105,12 @@ class Crew:
             else:
                 self._run_threads(threads)
         finally:
-            self._leave(inline)
-        assert self._outcome is not None
-        return self._settled(self._outcome)
+            self._leave()
+        outcome = self._state.outcome
+        assert outcome is not None
+        if not self._stray:
+            return outcome
+        return Outcome(Status.FAILED, outcome.failures + tuple(self._stray), outcome.reason)
 
     def fail(self, member: int, failure: TaskFailure) -> None:
         """Report a failure inside a member that has not ended yet: everybody is told to stop."""
@@ -125,13 +129,22 @@ class Crew:
         Tracebacks of its failures refer to frames that refer to this crew: kept, they would form a circle, and
         the workspaces in those frames would stay until the next full garbage collection.
         """
-        if self.abandoned:
-            # Members still report here.
+        if self.working:
+            # Abandoned: members still report here.
             return
-        self._outcome = None
         self._stray = []
         self._state = _OVER
         self._work, self._blame, self._upward = _no_work, _no_blame, None
+
+    @property
+    def over(self) -> bool:
+        """Whether all members have ended."""
+        return self._state.outcome is not None
+
+    @property
+    def working(self) -> bool:
+        """Whether members run, or may still begin, in threads of their own."""
+        return not self.over and len(self._names) > 1
 
     def unfinished(self) -> list[str]:
         """Return the names of the members that still run."""
@@ -141,29 +154,35 @@ class Crew:
     # -- the calling thread
 
     def _run_threads(self, threads: list[threading.Thread]) -> None:
-        self._done = threading.Event()
+        self._done.acquire()
         try:
             self._start(threads)
-            self._done.wait()
+            self._wait()
         except BaseException:
-            # Not from a member: those never raise. Somebody wants this thread back.
+            # Not from a member: those never raise. Somebody wants this thread back. First of all the mark: from here on
+            # the next interruption may come at any moment.
+            self.abandoned = True
             self.cancel(INTERRUPTED)
-            self._done.wait()
+            self._wait()
             raise
         finally:
-            if self._done.is_set():
+            if self.over:
                 # Nothing left to do in them: this waits until the system has let go of them.
                 for thread in threads:
                     thread.join()
 
-    def _leave(self, inline: bool) -> None:
+    def _wait(self) -> None:
+        # The state decides, and the lock only wakes us: a wait that was interrupted after it got the lock can be
+        # repeated.
+        while not self.over:
+            self._done.acquire()
+
+    def _leave(self) -> None:
         """Strike the crew off the roster, unless the wait was interrupted twice and members still run."""
-        if not self._state.finished:
+        if not self.over:
             # However early or late the interruption came, no member begins from here on.
             self.cancel(INTERRUPTED)
-        with self._lock:
-            self.abandoned = not inline and bool(self._state.running)
-        if not self.abandoned:
+        if not self.working:
             self._roster.discard(self)
 
     def _start(self, threads: list[threading.Thread]) -> None:
@@ -171,7 +190,7 @@ class Crew:
         for member, name in enumerate(self._names):
             if self.token.cancelled:
                 break
-            thread = threading.Thread(
+            thread = _Thread(
                 target=copy_context().run, args=(self._member, member, False), name=f"jobcore {name}"
             )
             try:
@@ -190,11 +209,6 @@ class Crew:
         if self._upward is not None:
             self._upward(failure)
         self._tell(member, self._state.start_failed, member, failure)
-
-    def _settled(self, outcome: Outcome) -> Outcome:
-        if not self._stray:
-            return outcome
-        return Outcome(Status.FAILED, outcome.failures + tuple(self._stray), outcome.reason)
 
     # -- a member
 
@@ -236,16 +250,43 @@ class Crew:
                 except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
                     self._stray.append(self._blame(member, error))
             elif isinstance(instruction, Finish):
-                self._finish(instruction.outcome)
+                self._roster.discard(self)
+                if self._done.locked():
+                    self._done.release()
             else:
                 go = True
         return go
 
-    def _finish(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        self._roster.discard(self)
-        if self._done is not None:
-            self._done.set()
+
+class _Begun(threading.Event):
+    """The event by which a thread says that it is there, safe against interruptions of the wait.
+
+    Inside the Python code of `Event.wait` an interruption can leave the event's lock held. The new thread would then
+    hang in its first line for ever, and the process with it when it ends.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def set(self) -> None:
+        super().set()
+        self._gate.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        while not self.is_set():
+            self._gate.acquire(timeout=-1 if timeout is None else timeout)
+        return True
+
+
+class _Thread(threading.Thread):
+    """A thread whose start can be interrupted."""
+
+    def __init__(self, target: Callable[..., object], args: tuple[object, ...], name: str) -> None:
+        super().__init__(target=target, args=args, name=name)
+        # What start() waits for. Should a later Python call it otherwise, only this safeguard is lost.
+        self._started = _Begun()
 
 
 # A run that is over: it no longer changes, so all crews that have ended can have the same one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from jobcore.errors import ClosedError
@@ -32,11 +33,14 @@ class Roster:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        # Guards _crews, _closed and _waiting, and is notified when a crew leaves. Re-entrant: a signal handler of the
-        # main thread may close the session that it is just running something in.
-        self._changed = threading.Condition(threading.RLock())
-        self._crews: set[Crew] = set()
-        self._waiting = 0
+        # Guards _crews, _closed and _gates. Re-entrant: a signal handler of the main thread may close the session that
+        # it is just running something in.
+        self._lock = threading.RLock()
+        # Weak: a crew that an interruption kept from striking itself off goes with the last one who works for it.
+        self._crews: dict[int, weakref.ref[Crew]] = {}
+        # One held lock for each thread that waits for a crew to leave. Bare locks, and no Condition: an interruption
+        # inside the Python code of a Condition comes out as an error about its lock.
+        self._gates: list[threading.Lock] = []
         self._closed = False
 
     @property
@@ -60,19 +64,26 @@ class Roster:
         ClosedError
             The session is closed, and the crew is no part of one that still runs.
         """
-        with self._changed:
+        with self._lock:
             if not inside:
                 self.check_open("run")
-            self._crews.add(crew)
+            self._crews[id(crew)] = weakref.ref(crew, lambda _, key=id(crew): self._strike(key))
 
     def discard(self, crew: Crew) -> None:
         """Strike off a crew whose members have all ended; may be repeated."""
-        if crew not in self._crews:
-            return
-        with self._changed:
-            self._crews.discard(crew)
-            if self._waiting:
-                self._changed.notify_all()
+        if id(crew) in self._crews:
+            self._strike(id(crew))
+
+    def _strike(self, key: int) -> None:
+        with self._lock:
+            self._crews.pop(key, None)
+            gates, self._gates = self._gates, []
+        for gate in gates:
+            gate.release()
+
+    def _present(self) -> list[Crew]:
+        with self._lock:
+            return [crew for reference in list(self._crews.values()) if (crew := reference()) is not None]
 
     @property
     def has_abandoned(self) -> bool:
@@ -81,8 +92,7 @@ class Roster:
 
     def abandoned(self) -> list[Crew]:
         """Return the crews that were left by their waiting thread and still have members at work."""
-        with self._changed:
-            return [crew for crew in self._crews if crew.abandoned]
+        return [crew for crew in self._present() if crew.abandoned and crew.working]
 
     def wait_for_abandoned(self, seconds: float) -> list[Crew]:
         """Tell the abandoned crews once more to stop, and wait; return those that did not."""
@@ -92,33 +102,34 @@ class Roster:
         for crew in left:
             crew.cancel(INTERRUPTED)
         deadline = time.monotonic() + seconds
-        with self._changed:
-            while left := self.abandoned():
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    break
-                self._wait(remaining)
-        return left
+        while True:
+            gate = self._gate()
+            left = self.abandoned()
+            remaining = deadline - time.monotonic()
+            if not left or remaining <= 0:
+                return left
+            gate.acquire(timeout=min(remaining, threading.TIMEOUT_MAX))
 
     def close(self) -> None:
         """Let no crew begin any more, stop those at work, and wait for them, except for abandoned ones."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            crews = list(self._crews)
-        for crew in crews:
+        for crew in self._present():
             crew.cancel("the session is being closed")
-        with self._changed:
-            while any(not crew.abandoned for crew in self._crews):
-                self._wait()
+        while True:
+            gate = self._gate()
+            if all(crew.abandoned or crew.over for crew in self._present()):
+                return
+            gate.acquire()
 
     def holds(self, token: CancelToken) -> bool:
         """Tell whether code with this token works for one of the crews."""
-        with self._changed:
-            return any(token.is_within(crew.token) for crew in self._crews)
+        return any(token.is_within(crew.token) for crew in self._present())
 
-    def _wait(self, seconds: float | None = None) -> None:
-        self._waiting += 1
-        try:
-            self._changed.wait(seconds)
-        finally:
-            self._waiting -= 1
+    def _gate(self) -> threading.Lock:
+        """Return a held lock that is released when the next crew leaves."""
+        gate = threading.Lock()
+        gate.acquire()
+        with self._lock:
+            self._gates.append(gate)
+        return gate

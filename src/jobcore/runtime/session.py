@@ -24,9 +24,7 @@ class Session(ABC):
     """
 
     @classmethod
-    def compile(
-        cls, runnable: Runnable, workspace_type: WorkspaceType | str | None = None
-    ) -> CompiledGroup:
+    def compile(cls, runnable: Runnable, workspace_type: WorkspaceType | str | None = None) -> CompiledGroup:
         """Compile a runnable for sessions of this class, and freeze it.
 
         Once per object, workspace type and, for what has no node of its own, current node: what is compiled

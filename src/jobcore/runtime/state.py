@@ -26,7 +26,17 @@ from typing import TypeAlias
 
 from jobcore.errors import TaskFailure
 
-__all__ = ["Cancel", "Finish", "GroupState", "Instruction", "Instructions", "Outcome", "Run", "Spawn", "Status"]
+__all__ = [
+    "Cancel",
+    "Finish",
+    "GroupState",
+    "Instruction",
+    "Instructions",
+    "Outcome",
+    "Run",
+    "Spawn",
+    "Status",
+]
 
 
 class Status(Enum):
@@ -98,7 +108,16 @@ class GroupState:
     ``Cancel`` comes at most once, ``Run`` never after it, ``Finish`` exactly once and last.
     """
 
-    __slots__ = ("_begun", "_count", "_failures", "_finished", "_reason", "_running", "_unfinished", "_waiting")
+    __slots__ = (
+        "_begun",
+        "_count",
+        "_failures",
+        "_outcome",
+        "_reason",
+        "_running",
+        "_unfinished",
+        "_waiting",
+    )
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -108,12 +127,12 @@ class GroupState:
         self._failures: list[TaskFailure] = []
         self._reason: str | None = None
         self._begun = False
-        self._finished = False
+        self._outcome: Outcome | None = None
 
     @property
-    def finished(self) -> bool:
-        """Whether ``Finish`` has been given."""
-        return self._finished
+    def outcome(self) -> Outcome | None:
+        """What ``Finish`` told, or None as long as the run is not over."""
+        return self._outcome
 
     @property
     def running(self) -> frozenset[int]:
@@ -121,7 +140,7 @@ class GroupState:
         return frozenset(self._running)
 
     def begin(self) -> Instructions:
-        """Start the run: all tasks together."""
+        """Start the run: all tasks together. A group that was cancelled before is over already."""
         if self._begun:
             raise RuntimeError("begin() came twice")
         self._begun = True
@@ -130,10 +149,10 @@ class GroupState:
         return self._end()
 
     def task_started(self, task: int) -> Instructions:
-        """Let the task run, unless the group is being cancelled: then it has ended already."""
-        self._check(task)
-        if self._reason is not None:
+        """Let the task run, unless the group is being cancelled or over: then it has ended already."""
+        if self._reason is not None or self._outcome is not None:
             return ()
+        self._check(task)
         if task not in self._waiting:
             raise RuntimeError(f"task {task} was started twice")
         self._running.add(task)
@@ -180,7 +199,7 @@ class GroupState:
 
     def cancel_requested(self, reason: str) -> Instructions:
         """Stop the group; without effect when it is stopping or over."""
-        if self._finished:
+        if self._outcome is not None:
             return ()
         return self._cancel(reason) + self._end()
 
@@ -212,21 +231,16 @@ class GroupState:
         return self._end()
 
     def _end(self) -> Instructions:
-        if self._finished or not self._begun or self._running or self._waiting:
+        if self._outcome is not None or self._running or self._waiting:
             return ()
-        self._finished = True
-        if self._reason is None:
-            return _SUCCESS
         if self._failures:
             status = Status.FAILED
         elif self._unfinished:
             status = Status.CANCELLED
         else:
             status = Status.SUCCESS
-        return (Finish(Outcome(status, tuple(self._failures), self._reason)),)
-
-
-_SUCCESS: Instructions = (Finish(Outcome(Status.SUCCESS)),)
+        self._outcome = Outcome(status, tuple(self._failures), self._reason)
+        return (Finish(self._outcome),)
 
 
 def _because(failure: TaskFailure) -> str:

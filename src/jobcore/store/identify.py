@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 
 from jobcore.errors import FormatError
@@ -78,7 +79,8 @@ def _guess(head: bytes | bytearray, tail: bytes | bytearray, size_bytes: int) ->
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
         return "a pickle", "it may run any code when it is read; load it with what wrote it"
     try:
-        text = head[:500].decode()
+        # The head may end inside a character, which an incremental decoder waits for.
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return f"data that begins with the bytes {head[:8].hex(' ')}", None
     if text.isprintable() or all(char.isprintable() or char in "\r\n\t" for char in text):

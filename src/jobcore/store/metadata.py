@@ -235,7 +235,7 @@ def parse_root(data: bytes | bytearray, path: str) -> tuple[Header, Table]:
     except (ValueError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:
         raise FormatError(
             f"{path}: root document: expected the attributes of a jobcore database, found "
-            f"{data[:60]!r} ({type(error).__name__}: {error})",
+            f"{bytes(data[:60])!r} ({type(error).__name__}: {error})",
             path=path,
             place="root",
         ) from error

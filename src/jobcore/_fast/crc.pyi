@@ -1,0 +1,23 @@
+from typing import SupportsIndex
+
+from _typeshed import ReadableBuffer, WriteableBuffer
+
+__all__ = [
+    "copy_crc32",
+    "copy_crc32_with",
+    "crc32",
+    "crc32_combine",
+    "crc32_with",
+    "implementation",
+    "implementations",
+]
+
+def crc32(data: ReadableBuffer, value: SupportsIndex = 0) -> int: ...
+def crc32_with(name: str, data: ReadableBuffer, value: SupportsIndex = 0) -> int: ...
+def copy_crc32(dst: WriteableBuffer, src: ReadableBuffer, value: SupportsIndex = 0) -> int: ...
+def copy_crc32_with(
+    name: str, dst: WriteableBuffer, src: ReadableBuffer, value: SupportsIndex = 0
+) -> int: ...
+def crc32_combine(crc1: SupportsIndex, crc2: SupportsIndex, len2: SupportsIndex) -> int: ...
+def implementation() -> str: ...
+def implementations() -> tuple[str, ...]: ...

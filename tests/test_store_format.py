@@ -1,0 +1,193 @@
+"""The layout is the documented one, and the files of every released version load for ever."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import make_golden
+import slow_reader
+from jobcore import Counter
+from jobcore.store import ChunkPolicy, inspect, load, save, verify, write_database, zipformat
+from jobcore.store.names import escape
+from store_cases import DTYPES, any_bits, same_bits
+
+DATA = Path(__file__).parent / "data"
+GOLDEN = sorted(DATA.glob("format-*.zarr.zip"))
+DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "format.md"
+
+
+def test_there_is_a_golden_file_of_every_version() -> None:
+    assert [path.name for path in GOLDEN] == ["format-1.zarr.zip"]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
+def test_golden_files_load_to_the_values_they_were_made_of(path: Path) -> None:
+    assert verify(path).ok
+    found = load(path)
+    expected = make_golden.values()
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        if isinstance(value, np.ndarray | np.generic | float):
+            assert same_bits(found[name], np.asarray(value)), name
+        elif isinstance(value, Counter):
+            assert found[name].retrieve() == value.retrieve()
+        elif name.endswith("rng"):
+            assert found[name].random() == value.random()  # type: ignore[attr-defined]  # both are generators
+        elif name == "config":
+            assert repr(found[name]) == repr(value)
+        else:
+            assert found[name] == value
+    info = inspect(path)
+    for name, value in make_golden.HEADER.items():
+        assert getattr(info, name) == (tuple(value) if name == "skipped" else value)
+
+
+def test_what_is_written_today_is_the_golden_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_database(path, make_golden.values(), chunks=make_golden.CHUNKS, **make_golden.HEADER)
+    golden = GOLDEN[-1].read_bytes()
+    # The root names the program that wrote it, which changes its length and checksum and those of the index.
+    root = zipfile.ZipFile(path).getinfo("zarr.json").header_offset
+    assert path.read_bytes()[:root] == golden[:root]
+    with zipfile.ZipFile(path) as one, zipfile.ZipFile(GOLDEN[-1]) as other:
+        roots = [json.loads(file.read("zarr.json")) for file in (one, other)]
+        assert one.namelist() == other.namelist()
+    for document in roots:
+        assert re.fullmatch(r"jobcore \d\S*", document["attributes"]["jobcore"].pop("writer"))
+    assert roots[0] == roots[1]
+
+
+def same_as_slow(path: Path) -> None:
+    header, blobs, digest = slow_reader.read(path.read_bytes())
+    info = inspect(path)
+    assert digest == info.digest
+    assert header == {
+        "format": info.format,
+        "writer": info.writer,
+        "container": info.container,
+        "run": info.run,
+        "node": info.node,
+        "epoch": info.epoch,
+        "generation": info.generation,
+        "stop": info.stop,
+        "user": info.user,
+        "skipped": [list(pair) for pair in info.skipped],
+    }
+    found = load(path)
+    assert list(blobs) == list(found)
+    for name, (kind, value) in blobs.items():
+        if kind == "tensor":
+            assert same_bits(found[name], value)
+        elif kind == "counter":
+            assert value == found[name].retrieve().to_bytes(8, "little", signed=True)
+        elif kind == "string":
+            assert value.decode() == found[name]
+        elif kind == "bytes":
+            assert value == found[name]
+        else:
+            json.loads(value or b"null")
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
+def test_a_reader_written_from_the_document_reads_golden_files(path: Path) -> None:
+    same_as_slow(path)
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20) | st.sampled_from(
+    ["A" * 300, ".", "__x", "con.x", "zarr.json", "LPT1", "é" * 40]
+)
+ARRAYS = st.builds(
+    lambda dtype, shape, seed: any_bits(dtype, tuple(shape), seed),
+    st.sampled_from(DTYPES),
+    st.lists(st.integers(0, 5), max_size=4),
+    st.integers(0, 99),
+)
+BLOBS = (
+    ARRAYS | st.binary(max_size=20) | st.just("größe") | st.builds(Counter, st.integers(0, 2**62)) | st.none()
+)
+
+
+@given(st.dictionaries(NAMES, BLOBS, max_size=5), st.integers(1, 60))
+def test_a_reader_written_from_the_document_reads_whatever_is_saved(
+    blobs: dict[str, Any], target: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        save(path, blobs, durable=False, chunks=ChunkPolicy(target, 2 * target))
+        same_as_slow(path)
+
+
+@given(NAMES)
+def test_names_are_escaped_as_documented(name: str) -> None:
+    assert escape(name) == slow_reader.key_of(name)
+
+
+def test_wide_fields_are_read_by_us_and_by_a_zip_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zipformat, "_WIDE32", 2000)
+    monkeypatch.setattr(zipformat, "_WIDE16", 3)
+    state = {"small": np.arange(3.0), "big": np.arange(1000.0), "more": np.arange(500.0), "last": "x"}
+    path = tmp_path / "x"
+    save(path, state)
+    assert verify(path).ok
+    assert all(np.array_equal(load(path)[name], state[name]) for name in state)
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        assert file.getinfo("big/c.0").file_size == 8000
+        assert file.getinfo("big/c.0").extract_version == 45
+        assert file.getinfo("small/c.0").extract_version == 20
+    monkeypatch.undo()
+    # With the true limits the same file is one whose fields are wide without need, which no writer makes.
+    assert not verify(path).ok
+
+
+def test_the_wide_fields_of_a_large_file_are_the_documented_ones() -> None:
+    entries, offset = [], 0
+    for key, size in (("a/c.0", 2**32 - 2), ("b/c.0", 2**32 - 1), ("c/c.0", 5), ("zarr.json", 9)):
+        entries.append(zipformat.Entry(key, offset, size, 7))
+        offset += zipformat.header_bytes(key, offset, size) + size
+    index, digest = zipformat.build_index(entries, offset)
+    assert [len(zipformat.local_header(entry)) % 64 for entry in entries] == [
+        -entry.offset % 64 for entry in entries
+    ]
+    tail = zipformat.parse_tail(index, offset + len(index), "x")
+    assert tail is not None
+    assert (tail.entries, tail.start) == (4, offset)
+    assert zipformat.parse_directory(index, tail, "x") == entries
+    assert zipformat.root_entry(index, tail, "x") == entries[-1]
+    assert index.endswith(f"jobcore 1 sha256={digest[7:]}".encode())
+
+
+def test_the_python_of_the_document_reads_a_file(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    save(tmp_path / "model.zarr.zip", {"fc1/weight:0": np.arange(6.0).reshape(2, 3), "b": np.zeros((0, 2))})
+    for block in blocks:
+        done = subprocess.run(
+            [sys.executable, "-X", "dev", "-W", "error", "-c", block],
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_keys_of_the_document_are_true() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    keys = dict(rows[: [name for name, _ in rows].index("nul.txt") + 1])
+    assert len(keys) == 5
+    assert all(escape(name) == key for name, key in keys.items())

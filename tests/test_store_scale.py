@@ -1,0 +1,75 @@
+"""Many blobs: more than a plain zip can count, in one file, opened by few reads."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobcore.store import inspect, load, save, verify, zipreader
+
+COUNT = 33_000  # with their documents more entries than the 65,535 of a zip without wide fields
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("many") / "x.zarr.zip"
+    save(path, {f"layer{number}/w": np.full(4, number, "i4") for number in range(COUNT)}, durable=False)
+    return path
+
+
+def test_more_blobs_than_a_plain_zip_can_count_come_back(many: Path) -> None:
+    found = load(many)
+    assert len(found) == COUNT
+    assert all(found[f"layer{number}/w"].tolist() == [number] * 4 for number in (0, 1, 999, COUNT - 1))
+    assert all(int(array[0]) == number for number, array in enumerate(found.values()))
+    report = verify(many)
+    assert report.ok
+    assert report.blobs == COUNT
+    with zipfile.ZipFile(many) as file:
+        assert len(file.namelist()) == 2 * COUNT + 1
+    assert [path.name for path in many.parent.iterdir()] == [many.name]
+
+
+@pytest.mark.parametrize("count", [0, 3, COUNT])
+def test_a_database_is_opened_by_at_most_two_reads_of_its_end(
+    count: int, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = many
+    if count != COUNT:
+        path = tmp_path / "x"
+        save(path, {f"b{number}": np.zeros(100_000) for number in range(count)}, durable=False)
+    preadv = zipreader.os.preadv
+    reads: list[int] = []
+
+    def counted(fd: int, buffers: Any, offset: int) -> int:
+        done = preadv(fd, buffers, offset)
+        reads.append(done)
+        return done
+
+    monkeypatch.setattr(zipreader.os, "preadv", counted)
+    assert len(inspect(path).blobs) == count
+    assert len(reads) <= 2
+    assert count == COUNT or sum(reads) <= 1 << 16
+
+
+def test_a_few_blobs_of_many_are_read_alone(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preadv = zipreader.os.preadv
+    total = 0
+
+    def counted(fd: int, buffers: Any, offset: int) -> int:
+        nonlocal total
+        done = preadv(fd, buffers, offset)
+        total += done
+        return done
+
+    index = inspect(many)
+    monkeypatch.setattr(zipreader.os, "preadv", counted)
+    inspect(many)
+    opening, total = total, 0
+    names = [index.blobs[number].name for number in (5, 6, 20_000)]
+    assert list(load(many, names)) == names
+    assert total - opening < 10_000
