@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
 import jobcore
+from jobcore.cli.app import app
 
 COMMAND = [sys.executable, "-X", "dev", "-W", "error", "-m", "jobcore.cli"]
 
@@ -70,6 +73,29 @@ def start(*arguments: object, cwd: Path, **changes: str | None) -> subprocess.Po
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def jc(*arguments: object, status: int = 0) -> Result:
+    """Run a command in this process, and expect an exit status."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == status, result.output
+    return result
+
+
+def weights(database: str) -> bytes:
+    return jobcore.load(database)["weights"].tobytes()
+
+
+def flip(path: str | Path, at: int) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[at] ^= 1
+    Path(path).write_bytes(data)
+
+
+def flip_in_blob(path: str, name: str) -> None:
+    flip(path, Path(path).read_bytes().index(jobcore.load(path)[name].tobytes()))
 
 
 class Screen:
@@ -232,7 +258,10 @@ DEAF = """
 import time
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
 import jobcore
+from jobcore.cli.app import app
 
 
 def build_job(epochs: int = 9):

@@ -10,13 +10,15 @@ import warnings
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import jobcore
-from cli_tools import DEAF, JOB, Screen, start, terminal
+from cli_tools import DEAF, JOB, Screen, terminal
 from jobcore.cli import text
 from jobcore.cli.above import Above
+from jobcore.cli.app import app
 from jobcore.cli.display import PlainDisplay, warnings_as_lines
 from jobcore.cli.live import panel
 from jobcore.cli.story import Story, epoch_limit
@@ -389,8 +391,7 @@ def test_a_run_on_a_terminal_leaves_its_lines_and_nothing_of_the_display(job):
 
 
 def test_a_resumed_run_shows_the_right_epoch_of_the_right_total(job):
-    process = start("run", "job.py", cwd=job)
-    process.communicate()
+    CliRunner().invoke(app, ["run", str(job / "job.py"), "--dir", str(job / "runs" / "job")])
     with terminal("run", "job.py", "--set", "epochs=5", "--set", "pause=0.4", cwd=job) as screen:
         assert screen.finish() == 0
     assert re.search(r"epoch 4/5.* 3/5 ", screen.output)
@@ -460,9 +461,8 @@ def test_a_terminal_without_utf8_gets_ascii(job):
     assert "completed: epoch 3/3" in screen.output
 
 
-@pytest.mark.parametrize("columns", [20, 45])
-def test_a_narrow_terminal_keeps_its_screen_in_order(job, columns):
-    with terminal("run", "job.py", "--set", "pause=0.3", cwd=job, columns=columns) as screen:
+def test_a_narrow_terminal_keeps_its_screen_in_order(job):
+    with terminal("run", "job.py", "--set", "pause=0.3", cwd=job, columns=20) as screen:
         assert screen.finish() == 0
     assert screen.screen().text()[-1].startswith("completed: epoch 3/3")
 

@@ -218,8 +218,8 @@ def test_blobs_of_a_load_that_failed_do_not_stay(tmp_path):
         JobRunner(make(2), MultiNodeCheckpointManager(run), resume_from_epoch="latest").train(session)
     # Epoch 2 holds a blob that epoch 1 does not, on node a; node b's part of it is damaged.
     flip(run / "b.2.2.zarr.zip", 200)
-    with LocalSession() as session, pytest.warns(CheckpointWarning):
-        JobRunner(build(1, ("a", "b")), MultiNodeCheckpointManager(run), resume_from_epoch="latest").train(
-            session
-        )
+    runner = JobRunner(build(1, ("a", "b")), MultiNodeCheckpointManager(run), resume_from_epoch="latest")
+    with LocalSession() as session:
+        with pytest.warns(CheckpointWarning):
+            runner.train(session)
         assert set(session.workspace("a").blob_names()) == set(BLOBS)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jobcore
+from jobcore.graph import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,6 +28,8 @@ def name(page: Path) -> str:
 def test_examples_run(page, tmp_path, monkeypatch):
     # Programs that a page starts must find the package that is tested, also by a path relative to here.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path))
+    # Op types that a page registers must not meet other tests.
+    monkeypatch.setattr(registry, "_schemas", dict(registry._schemas))
     monkeypatch.chdir(tmp_path)
     if page.name == "format.md":
         jobcore.save("model.zarr.zip", {"fc1/weight:0": np.eye(3), "empty": np.empty((0, 2))})

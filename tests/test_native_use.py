@@ -5,52 +5,18 @@ Threads under the GIL can hardly race inside one method, so this is also where l
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-import jobcore
 from jobcore import Counter, Timer
-
-BUILD = """
-import sys
-from Cython.Build import cythonize
-from setuptools import Extension, setup
-
-source, include = sys.argv[1:3]
-setup(
-    script_args=["-q", "build_ext", "--inplace"],
-    name="race",
-    ext_modules=cythonize(
-        [Extension("race", [source])], include_path=[include], language_level=3, build_dir="c", quiet=True
-    ),
-)
-"""
+from native_build import build
 
 
 @pytest.fixture(scope="module")
 def race(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    source = Path(__file__).parent / "native" / "race.pyx"
-    folder = tmp_path_factory.mktemp("native")
-    (folder / "race.pyx").write_text(source.read_text())
-    (folder / "build.py").write_text(BUILD)
-    include = str(Path(jobcore.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "build.py", "race.pyx", include], cwd=folder, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    (built,) = folder.glob("race.*.so")
-    spec = importlib.util.spec_from_file_location("race", built)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return build("race", tmp_path_factory.mktemp("native"))
 
 
 def test_no_addition_is_lost(race: ModuleType, together: Callable[..., list[object]]) -> None:

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says: signatures, and the table of ops."""
+"""The reference pages say what the code says: signatures, and the table of ops. Links lead to headings."""
 
 from __future__ import annotations
 
@@ -142,3 +142,18 @@ def test_the_table_of_ops_is_up_to_date() -> None:
         [sys.executable, str(DOCS / "generate_ops.py"), "--check"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def headings(page: Path) -> set[str]:
+    """Return what a link to each heading of a page looks like."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = (re.sub(r"[^\w -]", "", title.lower()) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    return {title.strip().replace(" ", "-") for title in found}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert [
+        link for link in links if link[1] not in headings(page.parent / link[0] if link[0] else page)
+    ] == []

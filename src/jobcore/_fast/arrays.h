@@ -7,16 +7,13 @@
 #include <Python.h>
 #include <numpy/arrayobject.h>
 
-/* New memory with the dtype and shape of `like`, in C order unless `like` is laid out in Fortran order only. */
+/* New memory with the dtype and shape of `like`, in C order unless `like` is laid out in Fortran order only.
+   Not for items of no size: NumPy would turn "S0" into "S1". */
 static inline PyObject *jc_new_like(PyArrayObject *like)
 {
     PyArray_Descr *descr = PyArray_DESCR(like);
     int fortran = PyArray_IS_F_CONTIGUOUS(like) && !PyArray_IS_C_CONTIGUOUS(like);
 
-    if (PyDataType_ELSIZE(descr) == 0) {
-        /* The call below would turn "S0" into "S1". */
-        return PyArray_NewLikeArray(like, fortran ? NPY_FORTRANORDER : NPY_CORDER, NULL, 0);
-    }
     Py_INCREF(descr); /* taken over by the call, also when it fails */
     return PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like), NULL, NULL,
                                 fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
@@ -37,6 +34,12 @@ static inline PyObject *jc_read_only_view(PyArrayObject *array)
 static inline PyObject *jc_from_scalar(PyObject *scalar)
 {
     return PyArray_FromScalar(scalar, NULL);
+}
+
+/* Whether only NumPy knows how to copy the items: their bytes are not all there is to them, or there are none. */
+static inline int jc_copied_by_numpy(PyArrayObject *array)
+{
+    return PyDataType_FLAGCHK(PyArray_DESCR(array), NPY_ITEM_REFCOUNT) || PyArray_ITEMSIZE(array) == 0;
 }
 
 /* Whether the items hold pointers (Python objects, variable-width strings), so that their bytes may not be copied. */

@@ -13,6 +13,7 @@ cdef extern from "arrays.h":
     object jc_new_like(cnp.ndarray like)
     object jc_read_only_view(cnp.ndarray array)
     object jc_from_scalar(object scalar)
+    bint jc_copied_by_numpy(cnp.ndarray array) noexcept
     bint jc_has_references(cnp.ndarray array) noexcept
     bint jc_equal_dtype(cnp.ndarray a, cnp.ndarray b) noexcept
     bint jc_identical_dtype(cnp.ndarray a, cnp.ndarray b) noexcept
@@ -54,7 +55,7 @@ cdef inline int fill(cnp.ndarray target, cnp.ndarray source) except -1:
 cdef inline cnp.ndarray copy_of(cnp.ndarray source):
     """A plain ndarray that owns its memory: in C order, or in Fortran order where `source` is in that only."""
     cdef cnp.ndarray fresh
-    if jc_has_references(source):
+    if jc_copied_by_numpy(source):
         if cnp.PyArray_IS_F_CONTIGUOUS(source) and not cnp.PyArray_IS_C_CONTIGUOUS(source):
             return cnp.PyArray_NewCopy(source, cnp.NPY_FORTRANORDER)
         return cnp.PyArray_NewCopy(source, cnp.NPY_CORDER)

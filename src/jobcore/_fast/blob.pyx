@@ -27,6 +27,7 @@ from jobcore._fast.arrays cimport (
     copies_under_gil,
     copy_of,
     fill,
+    jc_copied_by_numpy,
     jc_equal_dtype,
     jc_equal_shape,
     jc_from_scalar,
@@ -343,6 +344,10 @@ cdef class Blob:
             `array` is no plain contiguous ndarray, or does not fit the bound array.
         """
         cdef int flag = flag_of(transient)
+        self.wait_for_gate(False)
+        if self._bound and array is self._held:
+            self._install(KIND_TENSOR, array, flag, True)
+            return
         if not cnp.PyArray_CheckExact(array) or not (
             cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray> array) or cnp.PyArray_IS_F_CONTIGUOUS(<cnp.ndarray> array)
         ):
@@ -352,11 +357,7 @@ cdef class Blob:
             )
         if not holdable(<cnp.ndarray> array):
             raise holds_objects(self._name, array)
-        self.wait_for_gate(False)
-        if self._bound and array is not self._held:
-            self._put_array(<cnp.ndarray> array, flag)
-        else:
-            self._install(KIND_TENSOR, array, flag, self._bound)
+        self._settle(KIND_TENSOR, array, flag)
 
     # The gate.
 
@@ -633,7 +634,7 @@ cdef class Blob:
             and jc_identical_dtype(held, source)
             and jc_equal_shape(held, source)
             and jc_keeps_layout(source, held)
-            and not jc_has_references(held)
+            and not jc_copied_by_numpy(held)
         )
 
     cdef int _bind(self, object array) except -1:
@@ -674,6 +675,8 @@ cdef class Blob:
         cdef cnp.ndarray source, fresh
         while self._bound:
             source = <cnp.ndarray> self._held
+            if cnp.PyArray_NBYTES(source) == 0:
+                return copy_of(source)
             fresh = jc_new_like(source)
             if copies_under_gil(fresh, source):
                 fill(fresh, source)

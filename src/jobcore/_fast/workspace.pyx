@@ -337,8 +337,8 @@ cdef class BlobTable:
     cdef object _not_found(self, object name):
         candidates = [other for other in self.blob_names() if abs(len(other) - len(name)) <= 3]
         close = difflib.get_close_matches(name, candidates[:MAX_COMPARED])
-        where = f"workspace {self._table_name!r}" + ("" if self._parent is None else " or its ancestors")
+        where = f"workspace {self._table_name!r}" + ("" if self._parent is None else " and its ancestors")
         return BlobNotFoundError(
-            f"no blob {name!r} in {where}, which have {len(self)}",
+            f"no blob {name!r} among the {len(self)} of {where}",
             hint="close names: " + ", ".join(map(repr, close)) if close else None,
         )

@@ -1,7 +1,7 @@
 """The commit log of a run directory: claims, records, and what they add up to.
 
 Nothing here is ever replaced or rewritten. A claim and a record are each published, complete and synced, by a call
-that fails when the name exists. See ``docs/reference/format.md``, "The run directory".
+that fails when the name exists. See ``docs/reference/run-directory.md``.
 """
 
 from __future__ import annotations

@@ -149,7 +149,10 @@ class PlainDisplay(Display):
         if not self.story.stopping:
             self.story.stopping = True
             with contextlib.suppress(OSError, ValueError):
-                os.write(sys.stderr.fileno(), b"interrupted: stopping the running tasks\n")
+                os.write(
+                    sys.stderr.fileno(),
+                    b"interrupted: stopping the running tasks; once more does not wait for them\n",
+                )
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["main"]
@@ -37,24 +37,33 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            # Closed by the shell (2>&-): what would be printed there goes nowhere, and not to the other stream.
-            setattr(sys, name, Path(os.devnull).open("w"))
-        elif hasattr(stream, "reconfigure"):
-            # A blob name that the terminal's encoding lacks is shown escaped; it must not end the command.
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        status = _run(argv)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    try:
-        sys.stdout.flush()
-    except OSError:
-        # The command itself is done: a run that was completed is so, whoever stopped listening.
-        _drop_output()
-    return status
+    with _usable_streams():
+        try:
+            status = _run(argv)
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # The command itself is done: a run that was completed is so, whoever stopped listening.
+            _drop_output()
+        return status
+
+
+@contextlib.contextmanager
+def _usable_streams() -> Iterator[None]:
+    """See to it that printing cannot fail for reasons that no command should have to think of."""
+    with contextlib.ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is None:
+                # Closed by the shell (2>&-): what would be printed there goes nowhere, and not to the other stream.
+                setattr(sys, name, stack.enter_context(Path(os.devnull).open("w")))
+                stack.callback(setattr, sys, name, None)
+            elif hasattr(stream, "reconfigure"):
+                # A blob name that the terminal's encoding lacks is shown escaped; it must not end the command.
+                stream.reconfigure(errors="backslashreplace")
+        yield
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -157,15 +158,21 @@ def run_command(
             f"--dir: expected a directory for checkpoints, found the file {clean(order.run)}"
         )
     story = Story(file, order.run)
+    interrupts = _Interrupts()
     try:
-        with open_display(story, plain=plain) as display, warnings_as_lines(display), _interruptible(display):
+        with (
+            open_display(story, plain=plain) as display,
+            warnings_as_lines(display),
+            interrupts.heard(display),
+        ):
             _train(order, story, display)
             # Within the display, which outlives a broken pipe: a run that was completed ends with status 0.
             display.line(story.ending())
     except (JobFileError, SettingError) as error:
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
-        end([f"interrupted {story.reached}", *_advice(order, story)], _INTERRUPTED)
+        with _leaving_at_once(when=interrupts.count > 1):
+            end([f"interrupted {story.reached}", *_advice(order, story)], _INTERRUPTED)
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) and stop.code else 1
         told = f"error: the job called sys.exit({stop.code!r}) {story.reached}"
@@ -236,21 +243,43 @@ def _advice(order: _Order, story: Story) -> list[str]:
     ]
 
 
+class _Interrupts:
+    """Counts Ctrl-C, and shows at once that it was heard, since the running steps may take a while to end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextlib.contextmanager
+    def heard(self, display: Display) -> Iterator[None]:
+        """Hear Ctrl-C within the block."""
+        main = threading.current_thread() is threading.main_thread()
+        # A process that was started with SIGINT ignored, such as by nohup, keeps ignoring it.
+        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self.count += 1
+            display.interrupt()
+            signal.default_int_handler(number, frame)
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextlib.contextmanager
-def _interruptible(display: Display) -> Iterator[None]:
-    """Let Ctrl-C show at once that it was heard, since the running steps may take a while to end."""
-    main = threading.current_thread() is threading.main_thread()
-    # A process that was started with SIGINT ignored, such as by nohup, keeps ignoring it.
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
+def _leaving_at_once(*, when: bool) -> Iterator[None]:
+    """End the process after the block, if `when`, without waiting for threads.
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        display.interrupt()
-        signal.default_int_handler(number, frame)
-
-    signal.signal(signal.SIGINT, interrupt)
+    The second Ctrl-C means that the tasks take too long to hear the first one; the interpreter would wait for them in
+    silence. What is complete is on disk.
+    """
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if when:
+            sys.stderr.flush()
+            os._exit(_INTERRUPTED)

@@ -154,7 +154,7 @@ class Story:
     @property
     def stage(self) -> str:
         """What is being done."""
-        return "stopping the running tasks" if self.stopping else self._stage
+        return "stopping the running tasks (Ctrl-C again does not wait)" if self.stopping else self._stage
 
     @property
     def reached(self) -> str:

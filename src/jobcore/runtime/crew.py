@@ -6,6 +6,7 @@ them; a section of one member runs in the calling thread.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -17,6 +18,8 @@ from jobcore.runtime.roster import INTERRUPTED, Roster
 from jobcore.runtime.state import Cancel, Finish, GroupState, Instructions, Outcome, Status
 
 __all__ = ["BARE", "Crew", "Unwind"]
+
+_log = logging.getLogger("jobcore.runtime")
 
 # In the calling thread these come from a signal (Ctrl-C, a SIGTERM handler that exits) and concern the whole program,
 # so they pass through as they are. In a thread of a task's own nobody else would hear of them: there they are failures.
@@ -55,7 +58,7 @@ class Crew:
     """
 
     __slots__ = (
-        "__weakref__", "_blame", "_done", "_lock", "_names", "_roster", "_state", "_stray", "_upward",
+        "__weakref__", "_blame", "_done", "_left", "_lock", "_names", "_roster", "_state", "_stray", "_upward",
         "_work", "abandoned", "token",
     )  # fmt: skip
 
@@ -82,6 +85,7 @@ class Crew:
         # Event leaves its condition unlocked, and comes out as an error about that.
         self._done = threading.Lock()
         self.abandoned = False
+        self._left = False
 
     def run(self) -> Outcome:
         """Run all members and wait for the last one.
@@ -106,6 +110,10 @@ class Crew:
                 self._run_threads(threads)
         finally:
             self._leave()
+        # No local name for the outcome: this frame is part of the traceback of the failures in it.
+        return self._settled()
+
+    def _settled(self) -> Outcome:
         outcome = self._state.outcome
         assert outcome is not None
         if not self._stray:
@@ -114,14 +122,23 @@ class Crew:
 
     def fail(self, member: int, failure: TaskFailure) -> None:
         """Report a failure inside a member that has not ended yet: everybody is told to stop."""
-        if self._upward is not None:
-            self._upward(failure)
-        self._tell(member, self._state.failure_found, member, failure)
+        with self._lock:
+            late = self.over
+        if late:
+            # A part of it outlived the run, which its caller left at a second interruption.
+            _log_late(failure)
+        else:
+            self._tell(member, self._state.failure_found, member, failure)
 
     def cancel(self, reason: str) -> None:
         """Tell everybody to stop. May be repeated: a call that was interrupted is taken up by the next."""
         self._tell(0, self._state.cancel_requested, reason)
-        self.token.cancel(reason)
+        self._cancel_token(0, reason)
+
+    def failures(self) -> tuple[TaskFailure, ...]:
+        """Return what has been reported so far."""
+        with self._lock:
+            return self._state.failures
 
     def release(self) -> None:
         """Drop what a run has gathered.
@@ -182,7 +199,9 @@ class Crew:
         if not self.over:
             # However early or late the interruption came, no member begins from here on.
             self.cancel(INTERRUPTED)
-        if not self.working:
+        if self.working:
+            self._left = True
+        else:
             self._roster.discard(self)
 
     def _start(self, threads: list[threading.Thread]) -> None:
@@ -205,36 +224,38 @@ class Crew:
             self._tell(0, self._state.cancel_requested, self.token.reason or "")
 
     def _unstartable(self, member: int, error: BaseException) -> None:
-        failure = self._blame(member, error)
-        if self._upward is not None:
-            self._upward(failure)
-        self._tell(member, self._state.start_failed, member, failure)
+        self._tell(member, self._state.start_failed, member, self._blamed(member, error))
 
     # -- a member
 
     def _member(self, member: int, inline: bool) -> None:
         """Run one member and tell how it ended; in a thread of its own nothing is ever raised."""
-        state = self._state
-        if not self._tell(member, state.task_started, member):
+        if not self._tell(member, self._state.task_started, member):
             return
+        # No local names for the state or a failure in this frame: it is part of the error's traceback.
         try:
             self._work(member, inline)
-        except Unwind as order:
-            reason = self.token.reason or str(order)
-            self._tell(member, state.task_cancelled, member, reason)
         except BaseException as error:
-            if isinstance(error, Cancelled) and self.token.cancelled:
-                self._tell(member, state.task_cancelled, member, self.token.reason or "")
-            elif inline and isinstance(error, BARE):
-                self._tell(member, state.task_cancelled, member, f"{type(error).__name__} in the caller")
+            self._ended_by(member, error, inline)
+            if inline and isinstance(error, BARE):
                 raise
-            else:
-                failure = self._blame(member, error)
-                if self._upward is not None:
-                    self._upward(failure)
-                self._tell(member, state.task_failed, member, failure)
         else:
-            self._tell(member, state.task_finished, member)
+            self._tell(member, self._state.task_finished, member)
+
+    def _ended_by(self, member: int, error: BaseException, inline: bool) -> None:
+        state = self._state
+        if isinstance(error, Unwind) or (isinstance(error, Cancelled) and self.token.cancelled):
+            self._tell(member, state.task_cancelled, member, self.token.reason or str(error))
+        elif inline and isinstance(error, BARE):
+            self._tell(member, state.task_cancelled, member, f"{type(error).__name__} in the calling thread")
+        else:
+            self._tell(member, state.task_failed, member, self._blamed(member, error))
+
+    def _blamed(self, member: int, error: BaseException) -> TaskFailure:
+        failure = self._blame(member, error)
+        if self._upward is not None:
+            self._upward(failure)
+        return failure
 
     # -- decisions and deeds
 
@@ -245,17 +266,23 @@ class Crew:
         go = False
         for instruction in instructions:
             if isinstance(instruction, Cancel):
-                try:
-                    self.token.cancel(instruction.reason)
-                except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
-                    self._stray.append(self._blame(member, error))
+                self._cancel_token(member, instruction.reason)
             elif isinstance(instruction, Finish):
                 self._roster.discard(self)
                 if self._done.locked():
                     self._done.release()
+                if self._left:
+                    for failure in instruction.outcome.failures:
+                        _log_late(failure)
             else:
                 go = True
         return go
+
+    def _cancel_token(self, member: int, reason: str) -> None:
+        try:
+            self.token.cancel(reason)
+        except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
+            self._stray.append(self._blamed(member, error))
 
 
 class _Begun(threading.Event):
@@ -292,6 +319,10 @@ class _Thread(threading.Thread):
 # A run that is over: it no longer changes, so all crews that have ended can have the same one.
 _OVER = GroupState(0)
 _OVER.begin()
+
+
+def _log_late(failure: TaskFailure) -> None:
+    _log.warning("after its run was interrupted: %s", failure.describe(), exc_info=failure.error)
 
 
 def _no_work(member: int, inline: bool) -> None:

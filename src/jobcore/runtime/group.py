@@ -48,8 +48,13 @@ def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], ro
         if outcome.status is Status.SUCCESS:
             outcome = run.deliver(outcome)
         succeeded = outcome.status is Status.SUCCESS
-    except BaseException:
+    except BaseException as interruption:
         run.forget_outputs()
+        failures = run.crew.failures()
+        if failures and interruption.__context__ is None:
+            # The interruption comes out, and what failed before or because of it is not lost.
+            interruption.__context__ = TaskGroupError(_message(group, failures), failures)
+        del failures
         raise
     finally:
         token.detach()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jobcore.errors import ClosedError
@@ -67,14 +68,14 @@ class Roster:
         with self._lock:
             if not inside:
                 self.check_open("run")
-            self._crews[id(crew)] = weakref.ref(crew, lambda _, key=id(crew): self._strike(key))
+            self._crews[id(crew)] = weakref.ref(crew, partial(self._strike, id(crew)))
 
     def discard(self, crew: Crew) -> None:
         """Strike off a crew whose members have all ended; may be repeated."""
         if id(crew) in self._crews:
             self._strike(id(crew))
 
-    def _strike(self, key: int) -> None:
+    def _strike(self, key: int, _: object = None) -> None:
         with self._lock:
             self._crews.pop(key, None)
             gates, self._gates = self._gates, []

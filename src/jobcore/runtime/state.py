@@ -135,6 +135,11 @@ class GroupState:
         return self._outcome
 
     @property
+    def failures(self) -> tuple[TaskFailure, ...]:
+        """What has been reported so far, in order."""
+        return tuple(self._failures)
+
+    @property
     def running(self) -> frozenset[int]:
         """The tasks that have begun to run and have not ended."""
         return frozenset(self._running)
