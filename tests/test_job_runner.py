@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import threading
 import tracemalloc
@@ -29,6 +30,7 @@ from jobcore import (
     SaveFailurePolicy,
     epoch_limiter,
 )
+from jobcore.checkpoint.sealed import seal
 from jobcore.errors import (
     BlobValueError,
     BuildError,
@@ -37,6 +39,7 @@ from jobcore.errors import (
     NotRunError,
     SupersededError,
     TaskGroupError,
+    VersionError,
 )
 from jobs import counting_job
 
@@ -81,6 +84,23 @@ class TestOrder:
         assert trace == ["setup", "download", "exit"]
         assert runner.result.last_epoch == 3
         assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+    def test_a_start_from_scratch_over_a_run_says_what_it_supersedes(self, tmp_path):
+        run(counting_job(2), tmp_path)
+        with pytest.warns(CheckpointWarning, match=r"scratch: 3 epochs in .*, up to epoch 2, will no longer"):
+            run(counting_job(1), tmp_path)
+        assert MultiNodeCheckpointManager(tmp_path).history().epochs == (0, 1)
+
+    @pytest.mark.parametrize("name", ["epoch.2.1.json", "generation.1.json"])
+    def test_a_run_of_a_newer_version_is_refused_and_not_superseded(self, tmp_path, name):
+        run(counting_job(2), tmp_path)
+        body = json.loads((tmp_path / name).read_bytes())["record"]
+        (tmp_path / name).write_bytes(seal({**body, "format": 2}))
+        before = sorted(tmp_path.iterdir())
+        for resume in ("latest", 1, None):
+            with pytest.raises(VersionError, match="expected record format 1, found 2"):
+                run(counting_job(4), tmp_path, resume)
+        assert sorted(tmp_path.iterdir()) == before
 
     def test_latest_without_any_checkpoint_starts_from_scratch(self, tmp_path):
         trace: list[str] = []
@@ -159,6 +179,16 @@ class TestStopConditions:
             job.add_stop_condition(work.outputs()[0])
         with pytest.raises(BlobValueError, match=r"single boolean .*'flags', found shape \(2,\)"):
             run(job)
+
+    def test_the_name_of_a_blob_will_do(self):
+        with Job() as job:
+
+            @job.epoch_group.task
+            def work(ws):
+                ws.feed("enough", True)
+
+            job.add_stop_condition("enough")
+        assert run(job).result.last_epoch == 1
 
     def test_other_things_are_refused(self):
         with pytest.raises(

@@ -171,7 +171,7 @@ class TaskFailure:
         return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: {_said(self.error)}"
 
 
-class TaskGroupError(ExceptionGroup[Exception], RuntimeError):
+class TaskGroupError(ExceptionGroup[Exception], JobcoreError, RuntimeError):
     """One or more tasks of a group failed; the others were cancelled.
 
     It is an ``ExceptionGroup``: ``except*`` works, and a printed traceback shows every failure.
@@ -193,6 +193,11 @@ class TaskGroupError(ExceptionGroup[Exception], RuntimeError):
 
     def __init__(self, message: str, failures: Sequence[TaskFailure]) -> None:  # noqa: ARG002 - taken by __new__
         super().__init__(message, self.exceptions)
+        self.hint = None
+
+    def __str__(self) -> str:
+        # Without the count that an ExceptionGroup adds: the message names the failures itself.
+        return self.message
 
     def derive(self, excs: Sequence[Exception], /) -> TaskGroupError:  # type: ignore[override]
         """Return a group of the failures whose exceptions are in `excs`; needed by ``except*``."""

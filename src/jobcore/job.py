@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 
+from jobcore.checkpoint.paths import check_epoch
 from jobcore.errors import BlobValueError, BuildError
 from jobcore.graph import BlobReference, NameRoot
 from jobcore.runtime import Session
@@ -42,21 +42,26 @@ class StopCondition:
         Raises
         ------
         BlobValueError
-            The output is not a single boolean.
+            The output, or what `reached` returned, is not a single boolean.
         """
         if self.reached is not None:
-            return self.reached(epoch)
-        assert self.output is not None
-        value = self.output.fetch()
+            value: object = self.reached(epoch)
+        else:
+            assert self.output is not None
+            value = self.output.fetch()
         if value is None:
             return False
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+            found = f"shape {array.shape} and dtype {array.dtype}"
+        except ValueError:
+            array, found = np.empty(0), f"a {type(value).__name__} of different things"
         if array.size != 1 or array.dtype.kind not in "biu":
             raise BlobValueError(
-                f"expected a single boolean for the stop condition {self.name!r}, found shape {array.shape} "
-                f"and dtype {array.dtype}",
-                hint="reduce it with all() or any() in the task that makes it",
+                f"expected a single boolean for the stop condition {self.name!r}, found {found}",
+                hint="reduce it with all() or any() where it is made",
             )
+        # Of Python's own type: it goes into commit records.
         return bool(array.reshape(())[()])
 
 
@@ -112,7 +117,7 @@ class Job(NameRoot):
         epoch_group: TaskGroup | None = None,
         download_group: TaskGroup | None = None,
         exit_group: TaskGroup | None = None,
-        stop_conditions: Sequence[BlobReference | TaskOutput] | None = None,
+        stop_conditions: Sequence[BlobReference | TaskOutput | str] | None = None,
         nodes_to_checkpoint: Sequence[str | Node] | None = None,
         *,
         setup_group: TaskGroup | None = None,
@@ -137,21 +142,21 @@ class Job(NameRoot):
             return list(self._nodes_to_checkpoint)
         return list(self.init_group.used_nodes()) or list(self.epoch_group.used_nodes())
 
-    def add_stop_condition(self, output: BlobReference | TaskOutput) -> None:
+    def add_stop_condition(self, output: BlobReference | TaskOutput | str) -> None:
         """End the job after an epoch in which `output` is true.
 
         Parameters
         ----------
         output
-            An output of a task of the epoch group, or a blob that such a task writes; a single boolean. A blob that is
-            empty or missing counts as false.
+            An output of a task of the epoch group, or a blob that such a task writes, by reference or name; a single
+            boolean. A blob that is empty or missing counts as false.
 
         Raises
         ------
         BuildError
             `output` is neither.
         """
-        if isinstance(output, BlobReference):
+        if isinstance(output, str):
             name = str(output)
             output = Task(outputs=[output], group=self.epoch_group, name="stop_condition").outputs()[0]
         elif isinstance(output, TaskOutput):
@@ -159,7 +164,7 @@ class Job(NameRoot):
         else:
             raise BuildError(
                 f"expected a BlobReference or a TaskOutput as stop condition, found {type(output).__name__}",
-                hint="use BlobReference(name), or the output of the task that tells",
+                hint="use the name of a blob, or the output of the task that tells",
             )
         self.stop_conditions.append(StopCondition(self._unique(name), output=output))
 
@@ -209,6 +214,14 @@ class CompiledJob:
         self.epoch_group = session_class.compile(job.epoch_group)
         self.download_group = session_class.compile(job.download_group)
         self.exit_group = session_class.compile(job.exit_group)
+        outputs = {id(output) for task in self.epoch_group.tasks for output in task.outputs()}
+        for condition in self.stop_conditions:
+            if condition.output is not None and id(condition.output) not in outputs:
+                raise BuildError(
+                    f"expected the stop condition {condition.name!r} to be an output of a task of the epoch group, "
+                    "found another: nothing would set it after an epoch",
+                    hint="give an output of job.epoch_group, or the name of a blob that one of its tasks writes",
+                )
 
     def nodes_to_checkpoint(self) -> list[str]:
         """Return the names of the nodes whose workspaces are saved."""
@@ -230,7 +243,5 @@ def epoch_limiter(job: Job, num_epochs: int) -> None:
     BuildError
         `num_epochs` is not a positive integer.
     """
-    if isinstance(num_epochs, bool) or not hasattr(num_epochs, "__index__") or num_epochs < 1:
-        raise BuildError(f"expected num_epochs to be an integer of at least 1, found {num_epochs!r}")
-    limit = operator.index(num_epochs)
+    limit = check_epoch("num_epochs", num_epochs, least=1)
     job.stop_when(f"epoch_limiter({limit})", lambda epoch: epoch >= limit)

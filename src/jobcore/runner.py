@@ -15,15 +15,10 @@ from jobcore.checkpoint import (
     SaveResult,
     UploadTaskGroupBuilder,
 )
+from jobcore.checkpoint.damage import is_damage
+from jobcore.checkpoint.paths import check_epoch
 from jobcore.checkpoint.results import EpochResult
-from jobcore.errors import (
-    BuildError,
-    CheckpointNotFoundError,
-    FormatError,
-    SupersededError,
-    TaskGroupError,
-    VersionError,
-)
+from jobcore.errors import BuildError, CheckpointNotFoundError, TaskGroupError
 from jobcore.events import Observer, Observers, RunEvent
 from jobcore.graph import BlobReference
 from jobcore.job import CompiledJob, Job
@@ -71,14 +66,11 @@ class JobRunner:
         on_save_failure: SaveFailurePolicy | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        if not (resume_from_epoch in (None, "latest") or _is_epoch(resume_from_epoch)):
-            raise ValueError(
-                f'expected resume_from_epoch to be an epoch number, "latest" or None, found {resume_from_epoch!r}'
-            )
+        resume_from_epoch = _resumable("resume_from_epoch", resume_from_epoch)
         if resume_from_epoch is not None and checkpoint_manager is None:
             raise ValueError(
-                f"expected a checkpoint manager to resume from {resume_from_epoch!r}, found none",
-                "give checkpoint_manager, or leave resume_from_epoch out",
+                f"expected a checkpoint manager to resume from {resume_from_epoch!r}, found none: "
+                "give checkpoint_manager, or leave resume_from_epoch out"
             )
         self.job = job
         self.checkpoint_manager = checkpoint_manager
@@ -102,13 +94,15 @@ class JobRunner:
         BuildError
             The job is described wrongly, or has no stop condition.
         TaskGroupError
-            A task failed.
+            A task failed. Among tasks are those that save and load: the failures then hold a `SaveError` when
+            the policy ends the run, an `UnsupportedBlobError`, a `MismatchError`, or a `FormatError` when the epoch
+            to resume from, given by number, is damaged.
         CheckpointNotFoundError
             The epoch to resume from does not exist, or every one there is is damaged.
-        FormatError
-            The epoch to resume from, given by number, is damaged.
+        VersionError
+            A newer version of this library wrote the run directory.
         SaveError
-            Checkpoints could not be written, and the policy ends the run.
+            Checkpoints cannot be written or committed, and the policy ends the run.
         SupersededError
             Another process has taken over the run directory.
         """
@@ -121,8 +115,8 @@ class JobRunner:
         self.result = RunResult()
         self._failures = 0
         begin = time.perf_counter()
-        self._emit(RunEvent("run_started"))
         try:
+            self._emit(RunEvent("run_started"))
             epoch = self._lifecycle(job, session)
         except BaseException as error:
             self.result.status = "failed" if isinstance(error, Exception) else "interrupted"
@@ -177,11 +171,7 @@ class JobRunner:
             Another process has taken over the run directory.
         """
         manager = self._manager("save_checkpoints")
-        begin = time.perf_counter()
-        if not manager.cp_accessible(epoch):
-            result = SaveResult(epoch, "skipped", reason="the metadata handler said not to save now")
-        else:
-            result = self._save(manager, epoch, session, stop or {}, begin)
+        result = self._save(manager, check_epoch("epoch", epoch), session, stop or {})
         self._failures = self._failures + 1 if result.status == "failed" else 0
         if result.status != "saved" or result.error is not None:
             warnings.warn(_describe(result), CheckpointWarning, stacklevel=2)
@@ -202,7 +192,7 @@ class JobRunner:
 
     def _lifecycle(self, job: CompiledJob, session: Session) -> int:
         manager = self.checkpoint_manager
-        candidates = self._candidates(manager, job)
+        candidates, newest = self._candidates(manager, job)
         self._group(session, "setup", job.setup_group)
         record = None
         if candidates:
@@ -217,7 +207,7 @@ class JobRunner:
         if record is not None and _finished(record, job):
             self._emit(RunEvent("stopped", epoch, message="the run had ended already"))
         else:
-            self._begin(manager)
+            self._begin(manager, newest)
             if manager is not None and record is None:
                 self.result.initial_save = self._guarded_save(0, session, None)
             epoch = self._epochs(job, session, epoch)
@@ -227,17 +217,28 @@ class JobRunner:
         self._group(session, "exit", job.exit_group)
         return epoch
 
-    def _candidates(self, manager: Manager | None, job: CompiledJob) -> list[EpochRecord]:
-        """Decide what to resume from: records to try in turn; empty for a start from scratch."""
+    def _candidates(self, manager: Manager | None, job: CompiledJob) -> tuple[list[EpochRecord], int | None]:
+        """Decide what to resume from: records to try in turn, none for a start from scratch; and the newest generation."""
         if manager is None:
-            return []
+            return [], None
         manager.set_params(nodes=job.nodes_to_checkpoint())
-        self.resume_from_epoch = wanted = manager.get_resume_from_epoch_id(self.resume_from_epoch)
-        if wanted is None:
-            return []
+        wanted = _resumable(
+            "the metadata handler's last_epoch", manager.get_resume_from_epoch_id(self.resume_from_epoch)
+        )
+        self.resume_from_epoch = wanted
         history = manager.history()
+        if wanted is None:
+            if history.records:
+                number, last = len(history.epochs), history.epochs[-1]
+                warnings.warn(
+                    f"starting from scratch: {number} epoch{'s' if number > 1 else ''} in {history.directory}, up to "
+                    f'epoch {last}, will no longer count; resume_from_epoch="latest" would go on from there',
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+            return [], history.newest
         if wanted != "latest":
-            return [history.get(wanted)]
+            return [history.get(wanted)], history.newest
         for fault in history.faults:
             self._damaged(fault.epoch, f"{fault.path}: {fault.message}")
         if not history.records and any(fault.epoch is not None for fault in history.faults):
@@ -245,7 +246,7 @@ class JobRunner:
                 f"expected an undamaged epoch in {history.directory}, found only damaged records",
                 hint="start from scratch with resume_from_epoch=None if that is what you want",
             )
-        return list(reversed(history.records))
+        return list(reversed(history.records)), history.newest
 
     def _restore(
         self, manager: Manager, candidates: Sequence[EpochRecord], job: CompiledJob, session: Session
@@ -258,9 +259,10 @@ class JobRunner:
                 session.run(manager.init(job.nodes_to_checkpoint(), retrieve_from_epoch=record.epoch))
                 session.run(manager.load(record.epoch))
             except TaskGroupError as error:
-                if explicit or not _is_damage(error):
+                # Blobs that one node loaded before another failed must not get into a run of other epochs.
+                session.run(manager.abandon_load())
+                if explicit or not all(is_damage(failure.error) for failure in error.failures):
                     raise
-                manager.abandon_load()
                 self._damaged(record.epoch, "; ".join(failure.describe() for failure in error.failures))
                 continue
             seconds = time.perf_counter() - begin
@@ -273,12 +275,12 @@ class JobRunner:
             hint="start from scratch with resume_from_epoch=None if that is what you want",
         )
 
-    def _begin(self, manager: Manager | None) -> None:
+    def _begin(self, manager: Manager | None, newest: int | None) -> None:
         # A directory that cannot be written is found now, and not after an epoch of training.
         if manager is None:
             return
         try:
-            manager.begin()
+            manager.begin(after=newest)
         except OSError as error:
             if self.on_save_failure.ends_run(1, last=True):
                 raise
@@ -331,9 +333,14 @@ class JobRunner:
 
     # -- saving
 
-    def _save(
-        self, manager: Manager, epoch: int, session: Session, stop: Mapping[str, Any], begin: float
-    ) -> SaveResult:
+    def _save(self, manager: Manager, epoch: int, session: Session, stop: Mapping[str, Any]) -> SaveResult:
+        begin = time.perf_counter()
+        try:
+            accessible = manager.cp_accessible(epoch)
+        except Exception as error:  # noqa: BLE001 - a handler is foreign code; the policy says what its failure does
+            return SaveResult(epoch, "failed", stage="handler", error=error)
+        if not accessible:
+            return SaveResult(epoch, "skipped", reason="the metadata handler said not to save now")
         stage: Literal["write", "commit"] = "write"
         try:
             session.run(manager.save(epoch, stop))
@@ -406,25 +413,18 @@ class JobRunner:
         self._emit(RunEvent("run_finished", result.last_epoch, "", seconds, 0, result.status, message))
 
 
-def _is_epoch(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _resumable(what: str, value: object) -> int | Literal["latest"] | None:
+    if value is None or value == "latest":
+        return value  # type: ignore[return-value] # mypy narrows no object to a literal
+    return check_epoch(f'{what}, unless "latest" or None,', value)
 
 
 def _finished(record: EpochRecord, job: CompiledJob) -> bool:
     """Tell whether a resumed job has nothing left to do, by today's conditions."""
     stored = {c["name"] for c in record.stop.get("conditions", ()) if c.get("met")}
     return any(
-        condition.reached(record.epoch) if condition.reached is not None else condition.name in stored
+        condition.met(record.epoch) if condition.reached is not None else condition.name in stored
         for condition in job.stop_conditions
-    )
-
-
-def _is_damage(error: TaskGroupError) -> bool:
-    """Tell whether every failure says that stored bytes are gone or wrong, so that an older epoch may do."""
-    return all(
-        isinstance(failure.error, (FormatError, CheckpointNotFoundError, OSError))
-        and not isinstance(failure.error, VersionError)
-        for failure in error.failures
     )
 
 
@@ -433,10 +433,7 @@ def _environment_error(error: TaskGroupError | OSError) -> BaseException | None:
     if isinstance(error, OSError):
         return error
     causes = [failure.error for failure in error.failures]
-    environment = all(
-        isinstance(cause, OSError) and not isinstance(cause, SupersededError) for cause in causes
-    )
-    return causes[0] if environment else None
+    return causes[0] if all(isinstance(cause, OSError) for cause in causes) else None
 
 
 def _outputs(group: Any) -> dict[str, object]:

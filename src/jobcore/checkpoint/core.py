@@ -41,7 +41,9 @@ class Run:
 
     id: str
     resumed_from: EpochRef | None
+    directory: RunDirectory
     claim: Claim | None = None
+    process: int = field(default_factory=os.getpid)
 
 
 @dataclass(slots=True)
@@ -82,13 +84,12 @@ class ManagerCore:
         self.path_prefix: str | None = None
         self.path_type: str | None = None
         self._selection = steps.Selection.of(include, exclude)
-        self._home = RunDirectory.at(db_prefix, db_type)
+        self._directory = RunDirectory.at(db_prefix, db_type)
         self._nodes: tuple[str, ...] = ()
         self._run: Run | None = None
         self._names: dict[str, TaskOutput] = {}
         self._pending: Pending | None = None
         self._created: dict[str, set[str]] = {}
-        self._abandoned: dict[str, set[str]] = {}
         self.last_partial_load: Mapping[str, PartialLoad] = {}
 
     # -- what the two kinds of manager differ in
@@ -119,8 +120,7 @@ class ManagerCore:
             Handed on to the metadata handler; this library gives it no meaning.
         """
         self._nodes = self._check_nodes(nodes)
-        self.path_prefix = os.fspath(path_prefix) if path_prefix else self.path_prefix
-        self.path_type = path_type or self.path_type
+        self._move(path_prefix, path_type)
         self.metadata_handler.set_params(
             db_prefix=self.db_prefix,
             db_type=self.db_type,
@@ -133,7 +133,7 @@ class ManagerCore:
 
     def history(self) -> History:
         """Read the run directory: epochs that exist, superseded ones, and records that cannot be read."""
-        return CommitLog(self._directory()).read()
+        return CommitLog(self._directory).read()
 
     def epoch_state(self, epoch: int) -> EpochState:
         """Tell whether an epoch is ``complete``, ``incomplete`` (databases without a record), or ``absent``."""
@@ -141,7 +141,7 @@ class ManagerCore:
         if epoch in history.epochs:
             entries = history.get(epoch).nodes.values()
             return "complete" if all(steps.opens(self._file(e), e) for e in entries) else "incomplete"
-        root = self._directory().path
+        root = self._directory.path
         parsed = (parse_database(path.name) for path in root.iterdir()) if root.is_dir() else ()
         return "incomplete" if any(found is not None and found[1] == epoch for found in parsed) else "absent"
 
@@ -199,11 +199,15 @@ class ManagerCore:
 
     # -- inside
 
-    def _directory(self) -> RunDirectory:
-        return RunDirectory.at(self.path_prefix, self.db_type) if self.path_prefix else self._home
+    def _move(self, path_prefix: str | os.PathLike[str] | None, path_type: str | None) -> None:
+        if path_prefix:
+            # Resolved here and only here: a task may change the working directory.
+            self._directory = RunDirectory.at(path_prefix, self.db_type)
+            self.path_prefix = os.fspath(path_prefix)
+        self.path_type = path_type or self.path_type
 
     def _file(self, entry: NodeEntry) -> Path:
-        return self._directory().path / entry.file
+        return self._directory.path / entry.file
 
     def _known_nodes(self) -> tuple[str, ...]:
         return self._nodes
@@ -217,7 +221,7 @@ class ManagerCore:
         return self._run
 
     def _record(self, epoch: int, directory: RunDirectory | None = None) -> EpochRecord:
-        record = CommitLog(directory or self._directory()).read().get(epoch)
+        record = CommitLog(directory or self._directory).read().get(epoch)
         nodes = self._known_nodes()
         if set(record.nodes) != set(nodes):
             raise MismatchError(

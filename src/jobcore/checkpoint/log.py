@@ -6,20 +6,22 @@ that fails when the name exists. See ``docs/reference/run-directory.md``.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jobcore.checkpoint import paths
+from jobcore.checkpoint.damage import is_damage
 from jobcore.checkpoint.lineage import Claim, EpochRecord, EpochRef, NodeEntry, chain
 from jobcore.checkpoint.paths import RunDirectory
 from jobcore.checkpoint.sealed import open_sealed, seal
 from jobcore.errors import CheckpointNotFoundError, FormatError, SaveError, SupersededError
-from jobcore.store import files
+from jobcore.store import files, names, open_database
 
 __all__ = ["CommitLog", "History", "LogFault"]
 
@@ -50,6 +52,8 @@ class History:
         All readable claims by ascending generation.
     faults
         Claims and records that could not be read.
+    newest
+        The largest generation that any file belongs to, 0 when there is none.
     """
 
     directory: Path
@@ -57,6 +61,7 @@ class History:
     superseded: tuple[EpochRecord, ...]
     claims: tuple[Claim, ...]
     faults: tuple[LogFault, ...]
+    newest: int
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -110,12 +115,21 @@ class CommitLog:
         self.directory = directory
 
     def read(self) -> History:
-        """Read all claims and records. A directory that does not exist is an empty history."""
+        """Read all claims and records. A directory that does not exist is an empty history.
+
+        Raises
+        ------
+        VersionError
+            A newer version of this library wrote one of them.
+        OSError
+            One of them cannot be opened or read now, which says nothing about what it holds.
+        """
         root = self.directory.path
         claims: list[Claim] = []
         records: list[EpochRecord] = []
         faults: list[LogFault] = []
-        for name in _listing(root):
+        listing = _listing(root)
+        for name in listing:
             if (generation := paths.parse_claim(name)) is not None:
                 claim = _read(root / name, Claim.from_json, faults, None, generation)
                 if claim is not None:
@@ -132,28 +146,46 @@ class CommitLog:
             superseded=tuple(sorted((r for r in records if r.ref not in kept), key=lambda r: r.ref)),
             claims=tuple(sorted(claims, key=lambda c: c.generation)),
             faults=tuple(faults),
+            newest=_newest(listing),
         )
 
-    def claim(self, run: str, resumed_from: EpochRef | None) -> Claim:
+    def claim(self, run: str, resumed_from: EpochRef | None, after: int | None = None) -> Claim:
         """Take the next free generation.
 
         From this moment all epochs after `resumed_from` that earlier generations wrote, or will yet write, do
         not count.
 
+        Parameters
+        ----------
+        run
+            The run that goes on, or begins.
+        resumed_from
+            The epoch that was loaded; None from scratch.
+        after
+            `History.newest` of the history by which `resumed_from` was chosen: a start that came in between is
+            not superseded unseen. None supersedes whatever there is.
+
         Raises
         ------
+        SupersededError
+            Another start has claimed a generation later than `after`.
         SaveError
             The directory cannot be written.
         """
         root = self.directory.path
         try:
             root.mkdir(parents=True, exist_ok=True)
-            generation = 1 + max(_generations(root), default=0)
+            generation = 1 + (_newest(_listing(root)) if after is None else after)
             while True:
                 claim = Claim(generation, run, resumed_from, owner=_owner(), created=_now())
                 try:
                     files.write_new_file(self.directory.claim(generation), seal(claim.to_json()))
-                except FileExistsError:
+                except FileExistsError as error:
+                    if after is not None:
+                        raise SupersededError(
+                            f"expected generation {generation} to be free in {root}, found it claimed",
+                            hint="another process has started this run meanwhile: let it go on, or start again",
+                        ) from error
                     generation += 1
                     continue
                 return claim
@@ -166,17 +198,21 @@ class CommitLog:
             ) from error
 
     def check_current(self, claim: Claim) -> None:
-        """Make sure that no later start has taken over.
+        """Make sure that no other start has taken over.
 
         Raises
         ------
         SupersededError
-            One has.
+            One has: by a later generation, or by the same one, in a directory that was emptied meanwhile.
         """
-        later = self.directory.claim(claim.generation + 1)
-        if later.exists():
+        claimed = (paths.parse_claim(name) for name in _listing(self.directory.path))
+        newest = max((g for g in claimed if g is not None), default=0)
+        own = self.directory.claim(claim.generation)
+        if newest > claim.generation or not _may_be(own, claim):
+            found = self.directory.claim(max(newest, claim.generation))
             raise SupersededError(
-                f"expected generation {claim.generation} to be the newest in {self.directory.path}, found {later.name}",
+                f"expected generation {claim.generation} to be the newest in {self.directory.path} and to be of "
+                f"{claim.owner}, found {found.name} of another start",
                 hint="another process has resumed this run; let that one go on and stop this one",
             )
 
@@ -227,18 +263,21 @@ class CommitLog:
         """Remove left-overs of interrupted saves of earlier generations, and return their names.
 
         Only unfinished files under temporary names, and databases of epochs that have no record at all, readable or
-        not, of generations older than `claim`.
+        not, of generations older than `claim`: newer ones are being written by a later start. What cannot be removed
+        stays.
         """
         root = self.directory.path
-        names = _listing(root)
-        recorded = {paths.parse_record(name) for name in names}
+        listing = _listing(root)
+        recorded = {paths.parse_record(name) for name in listing}
         removed = []
-        for name in names:
-            database = paths.parse_database(name)
-            orphan = database is not None and database[2] < claim.generation and database[1:] not in recorded
-            if orphan or paths.is_temporary(name):
-                (root / name).unlink(missing_ok=True)
-                removed.append(name)
+        for name in listing:
+            generation, database = paths.parse_temporary(name), paths.parse_database(name)
+            if database is not None and database[1:] not in recorded and _holds(root / name, database):
+                generation = database[2]
+            if generation is not None and generation < claim.generation:
+                with contextlib.suppress(OSError):
+                    (root / name).unlink()
+                    removed.append(name)
         return tuple(removed)
 
 
@@ -248,27 +287,34 @@ def _listing(root: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
+        if not root.exists():  # something above it is a file: there is nothing here either
+            return []
         raise CheckpointNotFoundError(
             f"expected a run directory, found a file: {root}", hint="give the directory that holds the epochs"
         ) from error
 
 
-def _generations(root: Path) -> list[int]:
+def _newest(listing: Iterable[str]) -> int:
     # A generation whose claim was removed by hand may still own records and databases: never hand it out again.
-    found: list[int] = []
-    for name in _listing(root):
-        claim, record, database = (
-            paths.parse_claim(name),
-            paths.parse_record(name),
-            paths.parse_database(name),
-        )
-        if claim is not None:
-            found.append(claim)
-        elif record is not None:
-            found.append(record[1])
-        elif database is not None:
-            found.append(database[2])
-    return found
+    return max((g for name in listing if (g := paths.parse_generation(name)) is not None), default=0)
+
+
+def _may_be(path: Path, claim: Claim) -> bool:
+    """Tell whether a file is this claim, or was: one that is gone or damaged is nobody else's."""
+    try:
+        return Claim.from_json(open_sealed(path), str(path)) == claim
+    except (FormatError, OSError):
+        return True
+
+
+def _holds(path: Path, named: tuple[str, int, int]) -> bool:
+    """Tell whether a file is the database that its name says; people give such names to files of their own."""
+    try:
+        with open_database(path) as database:
+            info = database.info
+    except (FormatError, OSError):
+        return False
+    return bool(info.node) and (names.escape(info.node), info.epoch, info.generation) == named
 
 
 def _read(
@@ -281,6 +327,8 @@ def _read(
     try:
         value = convert(open_sealed(path), str(path))
     except (FormatError, OSError) as error:
+        if not is_damage(error):
+            raise
         faults.append(LogFault(str(path), str(error), epoch, generation))
         return None
     named = (getattr(value, "epoch", None), getattr(value, "generation", None))

@@ -10,10 +10,10 @@ from typing import Any
 
 from jobcore.checkpoint import steps
 from jobcore.checkpoint.core import ManagerCore, PartialLoad, Pending, Run, result_of
-from jobcore.checkpoint.lineage import EpochRecord, NodeEntry
+from jobcore.checkpoint.lineage import Claim, EpochRecord, NodeEntry
 from jobcore.checkpoint.log import CommitLog
-from jobcore.checkpoint.paths import RunDirectory
-from jobcore.errors import CheckpointNotFoundError, NotRunError
+from jobcore.checkpoint.paths import RunDirectory, check_epoch
+from jobcore.errors import CheckpointNotFoundError, NotRunError, SupersededError
 from jobcore.graph import BlobReference
 from jobcore.runtime import Session
 from jobcore.tasks import Node, Task, TaskGroup
@@ -68,40 +68,41 @@ class Manager(ManagerCore):
         """
         names = self._check_nodes(nodes)
         self._nodes = names
-        self.path_prefix = os.fspath(path_prefix) if path_prefix else self.path_prefix
-        self.path_type = path_type or self.path_type
+        self._move(path_prefix, path_type)
         self._pending = None
+        self._created = {}
         if retrieve_from_epoch is None:
-            self._run = Run(uuid.uuid4().hex, None)
+            self._run = Run(uuid.uuid4().hex, None, self._directory)
             built = {node: steps.list_step(self._selection) for node in names}
         else:
             record = self._record(retrieve_from_epoch)
-            self._run = Run(record.run, record.ref)
+            self._run = Run(record.run, record.ref, self._directory)
             built = {
-                node: steps.stored_names_step(self._directory().path / entry.file, entry)
+                node: steps.stored_names_step(self._file(entry), entry)
                 for node, entry in record.nodes.items()
             }
         group, self._names = self._group("checkpoint_init", built)
         return self._wrap(group)
 
-    def begin(self) -> int:
+    def begin(self, after: int | None = None) -> int:
         """Claim a generation for this run, so that it may save, and return its number.
 
         `save` does it when needed; calling it before the first epoch finds a directory that cannot be written before
         anything is trained. Left-overs of interrupted saves are removed.
 
+        Parameters
+        ----------
+        after
+            `History.newest` of the history that this run was begun by, to claim only if no other start did since.
+
         Raises
         ------
+        SupersededError
+            Another start has taken over, or this is a forked child of the process that called `init`.
         SaveError
             The run directory cannot be written.
         """
-        run = self._running("begin")
-        if run.claim is None:
-            log = CommitLog(self._directory())
-            run.claim = log.claim(run.id, run.resumed_from)
-            for name in log.sweep(run.claim):
-                _log.info("removed %s, left over from an interrupted save", name)
-        return run.claim.generation
+        return self._claimed("begin", after)[1].generation
 
     def blob_list(self, node: str | None = None) -> list[str]:
         """Return the names of the blobs that `init` listed, of one node or of all.
@@ -134,14 +135,16 @@ class Manager(ManagerCore):
         ------
         NotRunError
             `init` was not called.
+        BuildError
+            `epoch` is no integer of at least 0.
+        SupersededError
+            Another start of the run has taken over.
         SaveError
             The run directory cannot be written.
         """
-        run = self._running("save")
-        self.begin()
-        assert run.claim is not None
-        directory = self._directory()
-        targets = {node: directory.database(node, epoch, run.claim.generation) for node in self._nodes}
+        epoch = check_epoch("epoch", epoch)
+        run, claim = self._claimed("save")
+        targets = {node: run.directory.database(node, epoch, claim.generation) for node in self._nodes}
         built = {
             node: steps.save_step(
                 path,
@@ -151,7 +154,7 @@ class Manager(ManagerCore):
                     "run": run.id,
                     "node": node,
                     "epoch": epoch,
-                    "generation": run.claim.generation,
+                    "generation": claim.generation,
                     "stop": dict(stop or {}),
                 },
             )
@@ -201,13 +204,13 @@ class Manager(ManagerCore):
             node: NodeEntry(done["file"], done["bytes"], done["digest"], done["blobs"])
             for node, done in results.items()
         }
-        return CommitLog(self._directory()).commit(run.claim, epoch, nodes, stop or {})
+        return CommitLog(run.directory).commit(run.claim, pending.epoch, nodes, stop or {})
 
     def discard(self, epoch: int) -> None:
         """Remove what a failed save of `epoch` left behind; a committed epoch is never touched."""
         run = self._running("discard")
         if run.claim is not None:
-            CommitLog(self._directory()).discard(run.claim, epoch)
+            CommitLog(run.directory).discard(run.claim, epoch)
 
     def skipped_blobs(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """Return, by node, (name, reason) of the blobs that the last save left out."""
@@ -285,7 +288,7 @@ class Manager(ManagerCore):
             if entry is None or not self._file(entry).exists():
                 _log.warning("epoch %d has no database of node %r", epoch, node)
                 return False
-            step = steps.load_step(self._file(entry), entry, wanted, set(), set())
+            step = steps.load_step(self._file(entry), entry, wanted, set())
             group, outputs = self._group("checkpoint_partial_load", {node: step})
             session.run(group)
             timed.paths[node] = self._file(entry)
@@ -296,10 +299,10 @@ class Manager(ManagerCore):
             self._pending = timed
         return True
 
-    def abandon_load(self) -> None:
-        """Say that the last load failed on some node: the next one first removes the blobs that it made."""
-        for node, names in self._created.items():
-            self._abandoned.setdefault(node, set()).update(names)
+    def abandon_load(self) -> Task | TaskGroup:
+        """Return what removes the blobs that the last load made, for when it failed on some node."""
+        built = {node: steps.remove_step(self._created.get(node, set())) for node in self._known_nodes()}
+        return self._wrap(self._group("abandon_load", built)[0])
 
     def check_db_exists(self, epoch: int) -> Task | TaskGroup:
         """Return what puts out, for each node, whether the epoch is complete and its database opens (a bool)."""
@@ -316,6 +319,27 @@ class Manager(ManagerCore):
 
     # -- inside
 
+    def _claimed(self, method: str, after: int | None = None) -> tuple[Run, Claim]:
+        """Return the run and its claim, taken now or checked to be still the newest."""
+        run = self._running(method)
+        if run.process != os.getpid():
+            # Parent and child would write the same epochs of the same generation.
+            raise SupersededError(
+                f"expected process {run.process} to save to {run.directory.path}, found its child {os.getpid()}",
+                hint="call init() in the child, or end it with os._exit() when its work is done",
+            )
+        if run.directory != self._directory:
+            # Epochs and generations of one directory mean nothing in another: there the run begins.
+            run = self._run = Run(run.id, None, self._directory)
+        log = CommitLog(run.directory)
+        if run.claim is not None:
+            log.check_current(run.claim)
+            return run, run.claim
+        run.claim = claim = log.claim(run.id, run.resumed_from, after)
+        for name in log.sweep(claim):
+            _log.info("removed %s, left over from an interrupted save", name)
+        return run, claim
+
     def _build_load(
         self,
         action: str,
@@ -323,14 +347,12 @@ class Manager(ManagerCore):
         names: frozenset[str] | None,
         path_prefix: str | os.PathLike[str] | None,
     ) -> Task | TaskGroup:
-        directory = RunDirectory.at(path_prefix, self.db_type) if path_prefix else self._directory()
+        directory = RunDirectory.at(path_prefix, self.db_type) if path_prefix else self._directory
         record = self._record(epoch, directory)
         self._created = {node: set() for node in record.nodes}
         targets = {node: directory.path / entry.file for node, entry in record.nodes.items()}
         built = {
-            node: steps.load_step(
-                targets[node], entry, names, self._created[node], self._abandoned.pop(node, set())
-            )
+            node: steps.load_step(targets[node], entry, names, self._created[node])
             for node, entry in record.nodes.items()
         }
         group, outputs = self._group(action, built)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobcore.errors import BuildError
 from jobcore.store import names
 
 __all__ = ["RunDirectory", "db_name", "get_ckpt_filename"]
 
 _SUFFIX = {"zarr.zip": ".zarr.zip"}
-_RECORD = re.compile(r"epoch\.(\d+)\.(\d+)\.json")
-_CLAIM = re.compile(r"generation\.(\d+)\.json")
-_DATABASE = re.compile(r"(?P<node>.+)\.(?P<epoch>\d+)\.(?P<generation>\d+)\.zarr\.zip")
+# Numbers as this library writes them: `epoch.05.1.json` is somebody's copy.
+_NUMBER = "(0|[1-9][0-9]*)"
+_RECORD = re.compile(rf"epoch\.{_NUMBER}\.{_NUMBER}\.json")
+_CLAIM = re.compile(rf"generation\.{_NUMBER}\.json")
+_DATABASE = re.compile(rf"(.+)\.{_NUMBER}\.{_NUMBER}\.zarr\.zip")
 _TEMPORARY = re.compile(r"\.(?P<final>.+)\.\d+\.[0-9A-Za-z_-]+\.tmp")
 
 
@@ -96,13 +100,35 @@ def parse_claim(name: str) -> int | None:
 def parse_database(name: str) -> tuple[str, int, int] | None:
     """Return (escaped node, epoch, generation) of a database's file name, or None."""
     match = _DATABASE.fullmatch(name)
-    return (match["node"], int(match["epoch"]), int(match["generation"])) if match else None
+    return (match[1], int(match[2]), int(match[3])) if match else None
 
 
-def is_temporary(name: str) -> bool:
-    """Tell whether a file name is that of an unfinished claim, record or database of ours."""
+def parse_generation(name: str) -> int | None:
+    """Return the generation that a claim, record or database belongs to, by its file name, or None."""
+    if (claim := parse_claim(name)) is not None:
+        return claim
+    numbers = parse_record(name) or parse_database(name)
+    return numbers[-1] if numbers is not None else None
+
+
+def parse_temporary(name: str) -> int | None:
+    """Return the generation of an unfinished claim, record or database, by its file name, or None."""
     match = _TEMPORARY.fullmatch(name)
-    if match is None:
-        return False
-    final = match["final"]
-    return any(parse(final) is not None for parse in (parse_record, parse_claim, parse_database))
+    return parse_generation(match["final"]) if match else None
+
+
+def check_epoch(what: str, value: object, least: int = 0) -> int:
+    """Return `value` as a number of epochs: any integer of at least `least`, NumPy's included.
+
+    Raises
+    ------
+    BuildError
+        It is none.
+    """
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # that is the check
+    except TypeError:
+        number = -1
+    if number < least:
+        raise BuildError(f"expected {what} to be an integer of at least {least}, found {value!r}")
+    return number

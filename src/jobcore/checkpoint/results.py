@@ -20,8 +20,8 @@ class SaveResult:
         ``saved``: committed and durable. ``skipped``: not tried, see `reason`. ``failed``: tried, see `error`;
         earlier epochs are untouched.
     stage
-        For a failure, what failed: ``write`` (a database), ``commit`` (the record). ``handler`` on a *saved* epoch
-        says that the metadata handler failed although the data are complete.
+        For a failure, what failed: ``write`` (a database), ``commit`` (the record), or ``handler``: the metadata
+        handler, asked whether to save. ``handler`` on a *saved* epoch says that it failed after the data were complete.
     size_bytes, seconds
         Bytes of all nodes' databases, and wall time.
     skipped_blobs

@@ -25,6 +25,7 @@ __all__ = [
     "list_step",
     "load_step",
     "opens",
+    "remove_step",
     "save_step",
     "stored_names_step",
 ]
@@ -116,26 +117,19 @@ def save_step(path: Path, selection: Selection, attributes: Mapping[str, Any]) -
     return save
 
 
-def load_step(
-    path: Path, entry: NodeEntry, names: frozenset[str] | None, created: set[str], remove: set[str]
-) -> Step:
+def load_step(path: Path, entry: NodeEntry, names: frozenset[str] | None, created: set[str]) -> Step:
     """Load a database, or those of `names` that it holds, into the node's workspace.
 
     Parameters
     ----------
     created
         Filled with the names of the blobs that this load makes.
-    remove
-        Blobs that an abandoned load made; they go before this one begins.
     """
 
     def load(workspace: Workspace) -> None:
         begin = time.perf_counter_ns()
         target = _node(workspace)
         there = {blob.name for blob in target.local_blobs()}
-        for name in remove & there:
-            target.remove_blob(name)
-        there -= remove
         with open_database(path, digest=entry.digest) as database:
             stored = [blob.name for blob in database.info.blobs]
             wanted = stored if names is None else [name for name in stored if name in names]
@@ -155,6 +149,18 @@ def load_step(
         )
 
     return load
+
+
+def remove_step(names: set[str]) -> Step:
+    """Remove those of `names` that are there, and forget them."""
+
+    def remove(workspace: Workspace) -> None:
+        target = _node(workspace)
+        for name in names & {blob.name for blob in target.local_blobs()}:
+            target.remove_blob(name)
+        names.clear()
+
+    return remove
 
 
 def exists_step(path: Path | None, entry: NodeEntry | None) -> Step:

@@ -22,7 +22,7 @@ from jobcore.cli.display import Display, open_display, warnings_as_lines
 from jobcore.cli.failure import FULL_TRACEBACK_HINT, explain
 from jobcore.cli.jobfile import JobFileError, SettingError, open_job_file, parse_settings
 from jobcore.cli.story import Story, epoch_limit
-from jobcore.cli.text import clean, count
+from jobcore.cli.text import clean
 from jobcore.errors import JobcoreError, SupersededError, TaskGroupError
 
 __all__ = ["run_command"]
@@ -197,20 +197,8 @@ def _train(order: _Order, story: Story, display: Display) -> None:
             on_save_failure=order.policy,
             observers=[display],
         )
-        if order.resume_from_epoch is None:
-            _note_what_is_left_behind(manager, display)
         with LocalSession() as session:
             runner.train(session)
-
-
-def _note_what_is_left_behind(manager: MultiNodeCheckpointManager, display: Display) -> None:
-    epochs = manager.history().epochs
-    if epochs:
-        display.warn(
-            f"starting from scratch: {count(len(epochs), 'epoch')} in the run directory, up to epoch {epochs[-1]}, "
-            "will no longer count",
-            word="note",
-        )
 
 
 def _failure(error: Exception, order: _Order, story: Story, *, full: bool) -> list[str]:
