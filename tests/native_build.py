@@ -1,4 +1,4 @@
-"""Builds a Cython file of ``tests/native`` against the declarations that the package ships, as another package would."""
+"""Builds a Cython file of ``tests/native`` against the shipped declarations, as another package would."""
 
 from __future__ import annotations
 

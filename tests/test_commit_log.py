@@ -9,6 +9,7 @@ import pytest
 from jobcore.checkpoint import CommitLog, NodeEntry, RunDirectory
 from jobcore.checkpoint.lineage import EpochRef
 from jobcore.errors import CheckpointNotFoundError, SaveError, SupersededError
+from jobcore.store import write_database
 
 
 @pytest.fixture
@@ -133,8 +134,9 @@ def test_sweeping_removes_only_what_no_record_names(log):
     for name in ("notes.txt", ".hidden", ".other.1.x.tmp"):
         (root / name).touch()
     stale = {"trainer.2.1.zarr.zip", ".trainer.2.1.zarr.zip.77.abc.tmp", ".epoch.2.1.json.77.abc.tmp"}
-    for name in stale:
+    for name in stale - {"trainer.2.1.zarr.zip"}:
         (root / name).touch()
+    write_database(root / "trainer.2.1.zarr.zip", {"w": 1}, node="trainer", epoch=2, generation=1)
     new = log.claim("run", EpochRef(0, 1))
     own = log.directory.database("trainer", 1, new.generation)
     own.touch()

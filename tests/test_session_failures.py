@@ -700,10 +700,13 @@ def test_a_straggler_that_fails_is_logged(session, caplog, shape):
         current_token().wait()
         interrupt_main()
 
+    before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         session.run(shape(deaf, presses))
     release.set()
     session.run(lambda ws: None)
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
     (record,) = caplog.records
     assert record.name == "jobcore.runtime"
     assert "OSError: too late" in record.message

@@ -171,7 +171,8 @@ class TaskFailure:
         return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: {_said(self.error)}"
 
 
-class TaskGroupError(ExceptionGroup[Exception], JobcoreError, RuntimeError):
+# The message of an ExceptionGroup is a property of its own.
+class TaskGroupError(ExceptionGroup[Exception], JobcoreError, RuntimeError):  # type: ignore[override]
     """One or more tasks of a group failed; the others were cancelled.
 
     It is an ``ExceptionGroup``: ``except*`` works, and a printed traceback shows every failure.

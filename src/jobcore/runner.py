@@ -218,7 +218,7 @@ class JobRunner:
         return epoch
 
     def _candidates(self, manager: Manager | None, job: CompiledJob) -> tuple[list[EpochRecord], int | None]:
-        """Decide what to resume from: records to try in turn, none for a start from scratch; and the newest generation."""
+        """Decide what to resume from: the newest generation, and records to try in turn, none from scratch."""
         if manager is None:
             return [], None
         manager.set_params(nodes=job.nodes_to_checkpoint())
@@ -245,6 +245,13 @@ class JobRunner:
             raise CheckpointNotFoundError(
                 f"expected an undamaged epoch in {history.directory}, found only damaged records",
                 hint="start from scratch with resume_from_epoch=None if that is what you want",
+            )
+        if not history.records and history.superseded:
+            warnings.warn(
+                f"starting from scratch: the epochs in {history.directory} were superseded by a start from scratch "
+                "that saved none",
+                CheckpointWarning,
+                stacklevel=2,
             )
         return list(reversed(history.records)), history.newest
 
@@ -414,8 +421,10 @@ class JobRunner:
 
 
 def _resumable(what: str, value: object) -> int | Literal["latest"] | None:
-    if value is None or value == "latest":
-        return value  # type: ignore[return-value] # mypy narrows no object to a literal
+    if value is None:
+        return None
+    if isinstance(value, str) and value == "latest":
+        return "latest"
     return check_epoch(f'{what}, unless "latest" or None,', value)
 
 

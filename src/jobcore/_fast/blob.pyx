@@ -659,6 +659,10 @@ cdef class Blob:
             self.wait_for_gate(True)
         cdef cnp.ndarray array
         if self._kind == KIND_TENSOR:
+            if self._scalar_type >= 0:
+                array = jc_new_like(<cnp.ndarray> self._held)
+                memcpy(cnp.PyArray_DATA(array), self._data, self._nbytes)
+                return array
             if self._bound:
                 return self._get_bound()
             # While it is held here, a feed goes to new memory: no need to keep anybody out.

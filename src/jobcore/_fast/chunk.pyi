@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from typing import final
 
 from _typeshed import ReadableBuffer, WriteableBuffer
@@ -19,5 +20,5 @@ class BlockWriter:
     def close(self) -> None: ...
 
 def read_chunks(
-    fd: int, chunks: list[tuple[int, int, WriteableBuffer | None]], threads: int = 2
+    fd: int, chunks: Iterable[tuple[int, int, WriteableBuffer | None]], threads: int = 2
 ) -> list[int]: ...

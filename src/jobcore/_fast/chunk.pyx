@@ -212,7 +212,7 @@ cdef class BlockWriter:
         return self._writer
 
 
-def read_chunks(int fd, list chunks not None, int threads=2):
+def read_chunks(int fd, chunks, int threads=2):
     """Read ranges of a file at once, each into memory of its own, and checksum them.
 
     Parameters
@@ -242,7 +242,8 @@ def read_chunks(int fd, list chunks not None, int threads=2):
     -----
     Thread-safe; runs without the GIL. Signals are handled after each GiB.
     """
-    cdef Py_ssize_t count = len(chunks), i, first
+    cdef list jobs = list(chunks)
+    cdef Py_ssize_t count = len(jobs), i, first
     cdef jc_chunk *table
     cdef uint8_t[::1] view
     cdef list held = []
@@ -258,7 +259,7 @@ def read_chunks(int fd, list chunks not None, int threads=2):
         raise MemoryError
     try:
         for i in range(count):
-            offset, size, target = chunks[i]
+            offset, size, target = jobs[i]
             if offset < 0 or size < 0:
                 raise BlobValueError(f"expected a range of the file, found {size} bytes at {offset}")
             table[i].offset = offset

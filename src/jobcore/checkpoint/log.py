@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,7 +173,7 @@ class CommitLog:
             The directory cannot be written.
         """
         root = self.directory.path
-        try:
+        with _saving_to(root):
             root.mkdir(parents=True, exist_ok=True)
             generation = 1 + (_newest(_listing(root)) if after is None else after)
             while True:
@@ -189,13 +189,6 @@ class CommitLog:
                     generation += 1
                     continue
                 return claim
-        except SaveError:
-            raise
-        except OSError as error:
-            raise SaveError(
-                f"expected a writable run directory, found {root}: {error.strerror or error}",
-                hint="choose another directory or mend its rights",
-            ) from error
 
     def check_current(self, claim: Claim) -> None:
         """Make sure that no other start has taken over.
@@ -226,8 +219,15 @@ class CommitLog:
         SupersededError
             A later start has taken over.
         SaveError
-            A node's database is not there as written, or this epoch was committed already.
+            A node's database is not there as written, this epoch was committed already, or the directory cannot
+            be written.
         """
+        with _saving_to(self.directory.path):
+            return self._commit(claim, epoch, nodes, stop)
+
+    def _commit(
+        self, claim: Claim, epoch: int, nodes: Mapping[str, NodeEntry], stop: Mapping[str, Any]
+    ) -> EpochRecord:
         self.check_current(claim)
         for node, entry in nodes.items():
             path = self.directory.path / entry.file
@@ -292,6 +292,21 @@ def _listing(root: Path) -> list[str]:
         raise CheckpointNotFoundError(
             f"expected a run directory, found a file: {root}", hint="give the directory that holds the epochs"
         ) from error
+
+
+@contextlib.contextmanager
+def _saving_to(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        raised = SaveError(
+            f"expected a writable run directory, found {root}: {error.strerror or error}",
+            hint="choose another directory, or mend its rights or its disk",
+        )
+        raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, error.filename
+        raise raised from error
 
 
 def _newest(listing: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""The plain reader of the ``zarr.zip`` container: the index in one or two reads, payloads right into place.
+"""The reader of the ``zarr.zip`` container: the index in one or two reads, payloads right into place.
 
 Nothing that a file says is believed before it was checked: the end records against the length of the file, the
 index against its digest, the root against its checksum, and every entry against the one that the table
@@ -12,12 +12,13 @@ import json
 import os
 import stat
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobcore._fast.chunk import read_chunks
+from jobcore._fast.crc import crc32 as crc32_of
 from jobcore.errors import CheckpointNotFoundError, ChecksumError, ClosedError, FormatError
 from jobcore.store.agreement import blob_of_key, disagreements
 from jobcore.store.container import Scatter, Sink, Target
@@ -39,7 +40,8 @@ __all__ = ["ZipReader"]
 _TAIL = 1 << 16
 _WINDOW = 1 << 20
 _LARGE = 1 << 18
-_PIECE = 1 << 20
+_PORTION = 1 << 28
+_THREADS = min(4, os.cpu_count() or 1)
 _MOST = 1 << 30  # macOS refuses to read 2 GiB at once
 
 
@@ -142,10 +144,10 @@ class ZipReader:
             raise FormatError(f"{self.path}: root document: there is none", path=self.path, place="root")
         head = header_bytes(entry.key, entry.offset, entry.size)
         payload = self._root_bytes[head:]
-        if zlib.crc32(payload) != entry.crc32 or self._root_bytes[:head] != local_header(entry):
+        if crc32_of(payload) != entry.crc32 or self._root_bytes[:head] != local_header(entry):
             raise ChecksumError(
                 f"{self.path}: root document: expected CRC-32 {entry.crc32:08x} and the header that goes "
-                f"with it, found {zlib.crc32(payload):08x}",
+                f"with it, found {crc32_of(payload):08x}",
                 path=self.path,
                 place="root",
             )
@@ -192,18 +194,18 @@ class ZipReader:
             except FormatError as error:
                 yield Fault("index", None, _without(self.path, error.message))
                 return
-            found: list[Fault] = []
+            found: list[tuple[int, Fault]] = []
 
             def note(step: _Step, message: str, _: type[FormatError]) -> None:
-                found.append(Fault(step.entry.key, step.blob, message))
+                found.append((step.entry.offset, Fault(step.entry.key, step.blob, message)))
 
             if table is not None:
                 yield from disagreements(entries, table)
             try:
                 self._scan(self._all_steps(table, entries), note)
             except FormatError as error:
-                found.append(Fault("file", None, _without(self.path, error.message)))
-            yield from found
+                found.append((self.size_bytes, Fault("file", None, _without(self.path, error.message))))
+            yield from (fault for _, fault in sorted(found, key=lambda pair: pair[0]))
 
     def close(self) -> None:
         """Close the file; reads that are under way in other threads end first. Twice is harmless."""
@@ -262,9 +264,10 @@ class ZipReader:
             yield _Step(entry, name, chunk, None, document)
 
     def _scan(self, steps: Iterable[_Step], fault: _OnFault) -> None:
-        # Neighbouring small entries come in one read; the payload of a large one by itself, into its place.
+        # Neighbouring small entries come in one read; the payloads of large ones in parallel, into their places.
         batch: list[tuple[_Step, int]] = []
-        start = end = 0
+        large: list[tuple[_Step, int]] = []
+        start = end = waiting = 0
         for step in steps:
             key, offset, size, _ = step.entry
             payload = offset + header_bytes(key, offset, size)
@@ -277,11 +280,15 @@ class ZipReader:
             batch.append((step, payload))
             end = stop
             if size >= _LARGE:
-                self._check_batch(batch, start, end, fault)
-                batch = []
-                self._check_large(step, payload, fault)
+                large.append((step, payload))
+                waiting += size
+                # The buffer of a scattered place exists for one chunk at a time.
+                if waiting >= _PORTION or isinstance(step.sink, Scatter):
+                    self._check_large(large, fault)
+                    large, waiting = [], 0
         if batch:
             self._check_batch(batch, start, end, fault)
+        self._check_large(large, fault)
 
     def _check_batch(self, batch: list[tuple[_Step, int]], start: int, end: int, fault: _OnFault) -> None:
         data = memoryview(self._pread(start, end - start))
@@ -292,7 +299,7 @@ class ZipReader:
             if entry.size >= _LARGE:
                 continue
             part = data[payload - start : payload - start + entry.size]
-            crc32 = zlib.crc32(part)
+            crc32 = crc32_of(part)
             if crc32 != entry.crc32:
                 fault(step, _wrong_checksum(step, crc32), ChecksumError)
             elif step.document is not None and part != step.document and not _same(part, step.document):
@@ -304,25 +311,23 @@ class ZipReader:
             elif step.sink is not None:
                 step.sink[:] = part[: len(step.sink)]
 
-    def _check_large(self, step: _Step, payload: int, fault: _OnFault) -> None:
-        sink, size = step.sink, step.entry.size
-        target = sink.open() if isinstance(sink, Scatter) else sink
-        wanted = 0 if target is None else len(target)
-        scratch: memoryview | None = None
-        done = crc32 = 0
-        while done < size:
-            if target is not None and done < wanted:
-                part = target[done : done + _PIECE]
-            else:
-                scratch = memoryview(bytearray(min(_PIECE, size - done))) if scratch is None else scratch
-                part = scratch[: size - done]
-            self._pread_into(part, payload + done)
-            crc32 = zlib.crc32(part, crc32)
-            done += len(part)
-        if crc32 != step.entry.crc32:
-            fault(step, _wrong_checksum(step, crc32), ChecksumError)
-        if isinstance(sink, Scatter):
-            sink.close()
+    def _check_large(self, large: list[tuple[_Step, int]], fault: _OnFault) -> None:
+        jobs = [
+            (payload, step.entry.size, step.sink.open() if isinstance(step.sink, Scatter) else step.sink)
+            for step, payload in large
+        ]
+        try:
+            sums = read_chunks(self._fd, jobs, _THREADS)
+        except EOFError as error:
+            raise self._unreadable(error.args[0], 1, "the file ends before") from error
+        except OSError as error:
+            # A sector that cannot be read is damage like any other: an older epoch may still be whole.
+            raise self._unreadable(error.filename, 1, error.strerror or str(error)) from error
+        for (step, _), crc32 in zip(large, sums, strict=True):
+            if crc32 != step.entry.crc32:
+                fault(step, _wrong_checksum(step, crc32), ChecksumError)
+            if isinstance(step.sink, Scatter):
+                step.sink.close()
 
     def _raise(self, step: _Step, message: str, kind: type[FormatError]) -> None:
         raise kind(f"{self.path}: {message}", path=self.path, place=step.entry.key)

@@ -8,9 +8,9 @@ memory once, while it is in the processor's cache.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable
 
+from jobcore._fast.crc import crc32 as crc32_of
 from jobcore.store import files
 from jobcore.store.zipformat import ROOT_KEY, Entry, build_index, header_bytes, local_header
 
@@ -66,7 +66,7 @@ class ZipWriter:
         for piece in pieces:
             for begin in range(0, len(piece), _PIECE):
                 part = piece[begin : begin + _PIECE]
-                crc32 = zlib.crc32(part, crc32)
+                crc32 = crc32_of(part, crc32)
                 files.write_all(self._fd, part, at)
                 at += len(part)
         entry = Entry(key, offset, size, crc32)
@@ -118,7 +118,7 @@ class ZipWriter:
             os.close(fd)
 
     def _add_small(self, key: str, data: bytes) -> tuple[int, int]:
-        crc32 = zlib.crc32(data)
+        crc32 = crc32_of(data)
         entry = Entry(key, self._end, len(data), crc32)
         head = local_header(entry)
         self._entries.append(entry)
