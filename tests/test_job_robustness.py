@@ -102,13 +102,6 @@ class TestTwoStarts:
         assert history(run).epochs == (0, 1, 2)
         assert len({record.run for record in history(run).records}) == 1
 
-    def test_a_superseded_process_is_told_so_though_claims_in_between_are_gone(self, tmp_path):
-        log = CommitLog(RunDirectory.at(tmp_path, "zarr.zip"))
-        old, middle, _ = (log.claim("run", None) for _ in range(3))
-        log.directory.claim(middle.generation).unlink()
-        with pytest.raises(SupersededError):
-            log.check_current(old)
-
     @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"?")])
     def test_a_run_goes_on_without_its_own_claim(self, tmp_path, harm):
         train(
@@ -246,6 +239,33 @@ class TestDirectories:
         assert history(tmp_path / "here" / "run").epochs == (0, 1, 2)
         assert list((tmp_path / "there").iterdir()) == []
 
+    def test_files_of_another_run_do_not_become_epochs_of_this_one(self, tmp_path):
+        mine, other = tmp_path / "mine", tmp_path / "other"
+        train(job_that(2), mine)
+        train(job_that(5), other)
+        for path in other.iterdir():
+            if not (mine / path.name).exists():
+                shutil.copy(path, mine)
+        assert history(mine).epochs == (0, 1, 2)
+        assert {record.epoch for record in history(mine).superseded} == {3, 4, 5}
+
+    @pytest.mark.parametrize("nodes", ["local", [None], [1]])
+    def test_what_is_no_list_of_nodes_is_refused(self, tmp_path, nodes):
+        # Each letter would be a node, and the epochs would hold nothing.
+        for use in (
+            lambda: Job(nodes_to_checkpoint=nodes),
+            lambda: MultiNodeCheckpointManager(tmp_path).init(nodes),
+            lambda: MultiNodeCheckpointManager(tmp_path).set_params(nodes),
+        ):
+            with pytest.raises(BuildError, match="expected a list of nodes or of their names"):
+                use()
+
+    def test_a_node_that_no_task_uses_is_refused(self):
+        with Job(nodes_to_checkpoint=["local", "lokal"]) as job:
+            job.init_group.task(lambda ws: ws.feed("w", 1), name="init")
+        with pytest.raises(BuildError, match=r"found none on \['lokal'\]"):
+            job.compile(LocalSession)
+
 
 class TestAnswers:
     """What users' functions and handlers return."""
@@ -313,6 +333,10 @@ class TestAnswers:
             ("failed", "handler"),
             ("saved", ""),
         ]
+
+    def test_a_policy_is_checked_before_it_is_needed(self):
+        with pytest.raises(BuildError, match="expected a SaveFailurePolicy as on_save_failure, found 'warn'"):
+            JobRunner(counting_job(1), on_save_failure="warn")
 
     def test_an_interrupt_by_the_first_event_is_in_the_result(self):
         def interrupt(event):

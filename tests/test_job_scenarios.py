@@ -127,7 +127,10 @@ def test_saves_that_fail_under_the_warning_policy(tmp_path):
     runner = JobRunner(
         summing_job(0, 1, 2), multi(tmp_path / "file" / "run"), on_save_failure=SaveFailurePolicy.warn()
     )
-    with LocalSession() as session, pytest.warns(CheckpointWarning, match=r"could not be saved|cannot be written"):
+    with (
+        LocalSession() as session,
+        pytest.warns(CheckpointWarning, match=r"could not be saved|cannot be written"),
+    ):
         assert runner.train(session) == 4
     assert [save.status for save in runner.result.saves] == ["failed"] * 5
     assert runner.result.status == "completed"

@@ -221,7 +221,9 @@ def _stands_for(error: BaseException, original: BaseException) -> bool:
     """Tell whether `error` is `original`, the wrapper made of it, or what a split left of it."""
     if error is original or (not isinstance(original, Exception) and error.__cause__ is original):
         return True
-    return not _leaves(error).isdisjoint(_leaves(original)) if isinstance(error, BaseExceptionGroup) else False
+    return (
+        not _leaves(error).isdisjoint(_leaves(original)) if isinstance(error, BaseExceptionGroup) else False
+    )
 
 
 def _leaves(error: BaseException) -> set[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobcore.checkpoint.paths import check_epoch
+from jobcore.checkpoint.paths import check_epoch, node_names
 from jobcore.errors import BlobValueError, BuildError
 from jobcore.graph import BlobReference, NameRoot
 from jobcore.runtime import Session
@@ -130,9 +130,7 @@ class Job(NameRoot):
         self.download_group = download_group or TaskGroup(names=self.names)
         self.exit_group = exit_group or TaskGroup(names=self.names)
         self.stop_conditions: list[StopCondition] = []
-        self._nodes_to_checkpoint = (
-            None if nodes_to_checkpoint is None else [str(n) for n in nodes_to_checkpoint]
-        )
+        self._nodes_to_checkpoint = None if nodes_to_checkpoint is None else node_names(nodes_to_checkpoint)
         for condition in stop_conditions or ():
             self.add_stop_condition(condition)
 
@@ -214,6 +212,15 @@ class CompiledJob:
         self.epoch_group = session_class.compile(job.epoch_group)
         self.download_group = session_class.compile(job.download_group)
         self.exit_group = session_class.compile(job.exit_group)
+        groups = (self.setup_group, self.init_group, self.epoch_group, self.download_group, self.exit_group)
+        used = {task.node for group in groups for task in group.tasks}
+        unused = [node for node in self._nodes if node not in used]
+        # A job without any task is for those who feed the workspaces of their session themselves.
+        if used and unused:
+            raise BuildError(
+                f"expected tasks on each node to checkpoint, found none on {unused}: nothing would be saved of it",
+                hint=f"this job has tasks on {sorted(used)}",
+            )
         outputs = {id(output) for task in self.epoch_group.tasks for output in task.outputs()}
         for condition in self.stop_conditions:
             if condition.output is not None and id(condition.output) not in outputs:

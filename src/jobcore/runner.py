@@ -72,6 +72,11 @@ class JobRunner:
                 f"expected a checkpoint manager to resume from {resume_from_epoch!r}, found none: "
                 "give checkpoint_manager, or leave resume_from_epoch out"
             )
+        if not isinstance(on_save_failure, SaveFailurePolicy | None):
+            raise BuildError(
+                f"expected a SaveFailurePolicy as on_save_failure, found {on_save_failure!r}",
+                hint="SaveFailurePolicy.warn(), raise_at_once() or raise_after(n)",
+            )
         self.job = job
         self.checkpoint_manager = checkpoint_manager
         self.resume_from_epoch = resume_from_epoch
@@ -425,7 +430,7 @@ def _resumable(what: str, value: object) -> int | Literal["latest"] | None:
         return None
     if isinstance(value, str) and value == "latest":
         return "latest"
-    return check_epoch(f'{what}, unless "latest" or None,', value)
+    return check_epoch(what, value, others=', "latest" or None')
 
 
 def _finished(record: EpochRecord, job: CompiledJob) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from jobcore._fast.blob import Blob, refuse
+from jobcore._fast.blob import Blob
+from jobcore._fast.blob_errors import refuse
 from jobcore._fast.counter import Counter
 from jobcore._fast.timer import Timer
 from jobcore._fast.workspace import BlobTable

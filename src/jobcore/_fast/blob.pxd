@@ -12,10 +12,9 @@ the fields and the bytes without the GIL in one of two ways:
 """
 
 cimport cython
-from cpython.pythread cimport PyThread_type_lock
-from posix.types cimport pid_t
-
 cimport numpy as cnp
+
+from jobcore._fast.gate cimport Gate
 
 
 # The order is that of the names in blob.pyx.
@@ -48,20 +47,12 @@ cdef class Blob:
     cdef bint _bound
     cdef bint _transient
 
-    # The gate. Guard of these fields: the GIL. The lock is held for as long as the gate is closed, and for a moment
-    # by each thread that waited for it to open; it is made when first needed, since most blobs never need it.
-    cdef bint _closed
-    cdef Py_ssize_t _waiting
-    cdef PyThread_type_lock _lock
-    cdef unsigned long _closed_by
-    cdef pid_t _process
+    cdef Gate _gate
 
     cdef int close_gate(self) except -1
     cdef void open_gate(self) noexcept
     cdef int wait_for_gate(self, bint reading) except -1
     cdef int give_way(self) except -1
-    cdef bint _others_wait(self) noexcept
-    cdef bint _left_by_parent(self) noexcept
 
     cdef int put(self, object value, int transient) except -1
     cdef object get(self)
@@ -81,4 +72,3 @@ cdef class Blob:
 
 cdef int flag_of(object transient) except -2
 cdef str checked_name(object name)
-cdef str describe(object value)

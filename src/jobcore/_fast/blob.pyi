@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, SupportsIndex, final
+from typing import Any, Final, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,5 +40,3 @@ class Blob:
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike
     ) -> npt.NDArray[Any]: ...
     def adopt(self, array: npt.NDArray[Any], transient: bool | None = None) -> None: ...
-
-def refuse(name: str, value: object, also: str = "") -> NoReturn: ...

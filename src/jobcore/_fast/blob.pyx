@@ -6,20 +6,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.complex cimport PyComplex_CheckExact
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.pythread cimport (
-    WAIT_LOCK,
-    PyThread_acquire_lock,
-    PyThread_allocate_lock,
-    PyThread_free_lock,
-    PyThread_get_thread_ident,
-    PyThread_release_lock,
-)
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact, PyUnicode_FromObject
 from libc.stdint cimport UINT64_MAX
 from libc.string cimport memcpy
-from posix.time cimport nanosleep, timespec
-from posix.unistd cimport getpid
 
 cimport numpy as cnp
 
@@ -39,12 +29,33 @@ from jobcore._fast.arrays cimport (
     refcount_of,
 )
 from jobcore._fast.counter cimport Counter
+from jobcore._fast.gate cimport (
+    GATE_FORKED,
+    GATE_OPEN,
+    GateState,
+    gate_close,
+    gate_crowded,
+    gate_free,
+    gate_open,
+    gate_pause,
+    gate_wait,
+)
 from jobcore._fast.timer cimport Timer
 
 import operator
 
 import numpy as np
 
+from jobcore._fast.blob_errors import (
+    describe,
+    holds_objects,
+    is_empty,
+    misfit,
+    not_transient,
+    refuse,
+    torn_by_fork,
+    used_by_writer,
+)
 from jobcore.errors import BlobKindError, BlobValueError
 
 __all__ = ["BLOB_KINDS", "Blob"]
@@ -127,8 +138,7 @@ cdef class Blob:
 
     def __dealloc__(self):
         # No thread can be waiting: each holds a reference to the blob.
-        if self._lock is not NULL:
-            PyThread_free_lock(self._lock)
+        gate_free(&self._gate)
 
     def __repr__(self):
         cdef list notes = []
@@ -194,7 +204,7 @@ cdef class Blob:
         BlobValueError
             The value was lost in a fork.
         """
-        if self._closed:
+        if self._gate.closed:
             self.wait_for_gate(True)
         return self._held
 
@@ -366,73 +376,32 @@ cdef class Blob:
 
         If it had to wait for that, whatever was known of the blob before may no longer hold.
         """
-        while self._closed or self._others_wait():
-            self.give_way()
-        if self._lock is NULL:
-            self._lock = PyThread_allocate_lock()
-            if self._lock is NULL:
-                raise MemoryError
-        # Never waits: the gate is open, and whoever went through it since has let the lock go before taking the GIL.
-        PyThread_acquire_lock(self._lock, WAIT_LOCK)
-        self._closed = True
-        self._closed_by = <unsigned long> PyThread_get_thread_ident()
-        self._process = getpid()
-        return 0
+        self.give_way()
+        return gate_close(&self._gate)
 
     cdef void open_gate(self) noexcept:
-        self._closed = False
-        PyThread_release_lock(self._lock)
+        gate_open(&self._gate)
 
     cdef int wait_for_gate(self, bint reading) except -1:
-        """Return with the GIL held and the gate open; whatever was known of the blob before may no longer hold."""
-        cdef PyThread_type_lock lock
-        while self._closed:
-            if self._left_by_parent():
-                if not self._bound:
-                    self._install(KIND_EMPTY, None, -1, False)
-                if reading:
-                    raise torn_by_fork(self._name)
-                break
-            if self._closed_by == <unsigned long> PyThread_get_thread_ident():
-                raise BlobValueError(
-                    f"blob {self._name!r} was used by the thread that is writing into it, which would wait for ever"
-                )
-            self._waiting += 1
-            lock = self._lock
-            with nogil:
-                PyThread_acquire_lock(lock, WAIT_LOCK)
-                PyThread_release_lock(lock)
-            self._waiting -= 1
+        """Return with the gate open; whatever was known of the blob before may no longer hold."""
+        cdef GateState state = gate_wait(&self._gate)
+        if state == GATE_OPEN:
+            return 0
+        if state != GATE_FORKED:
+            raise used_by_writer(self._name)
+        if not self._bound:
+            self._install(KIND_EMPTY, None, -1, False)
+        if reading:
+            raise torn_by_fork(self._name)
         return 0
 
     cdef int give_way(self) except -1:
-        """Let the threads go first that wait for a gate that has been opened since.
-
-        Without this, a thread that feeds without end would always have closed it again before a sleeper is awake.
-        """
-        cdef timespec pause
+        """Return with the gate open, and all threads through that have waited for it."""
         self.wait_for_gate(False)
-        while self._others_wait():
-            pause.tv_sec = 0
-            pause.tv_nsec = 20_000
-            with nogil:
-                nanosleep(&pause, NULL)
+        while gate_crowded(&self._gate):
+            gate_pause()
             self.wait_for_gate(False)
         return 0
-
-    cdef bint _others_wait(self) noexcept:
-        return self._waiting != 0 and not self._left_by_parent()
-
-    cdef bint _left_by_parent(self) noexcept:
-        """After a fork, forget the threads that stayed in the parent; True if there are some to forget."""
-        if self._process == getpid():
-            return False
-        # A lock that one of them held can be neither taken nor freed here: it is left to leak.
-        self._process = getpid()
-        self._lock = NULL
-        self._waiting = 0
-        self._closed = False
-        return True
 
     # Writing.
 
@@ -486,7 +455,7 @@ cdef class Blob:
 
     cdef int _put_scalar(self, int type_number, const void *number, size_t nbytes, int transient) except -1:
         if self._scalar_type == type_number and self._exclusive():
-            memcpy(self._data, number, nbytes)
+            memcpy(cnp.PyArray_DATA(<cnp.ndarray> self._held), number, nbytes)
             if transient >= 0:
                 self._transient = transient
             return 0
@@ -497,7 +466,7 @@ cdef class Blob:
     cdef int _put_array(self, cnp.ndarray source, int transient) except -1:
         cdef cnp.ndarray target
         while True:
-            if self._closed:
+            if self._gate.closed:
                 self.wait_for_gate(False)
             if self._bound:
                 check_fit(self._name, <cnp.ndarray> self._held, source)
@@ -507,7 +476,7 @@ cdef class Blob:
             if copies_under_gil(target, source):
                 fill(target, source)
                 break
-            if not self._others_wait():
+            if not gate_crowded(&self._gate):
                 self.close_gate()
                 try:
                     self._overwrite(target, source)
@@ -576,7 +545,7 @@ cdef class Blob:
 
     cdef int _settle(self, BlobKind kind, object value, int transient) except -1:
         """Take over a value that nobody else will change."""
-        if self._closed:
+        if self._gate.closed:
             self.wait_for_gate(False)
         if self._bound:
             if kind == KIND_TENSOR:
@@ -622,7 +591,7 @@ cdef class Blob:
 
     cdef bint _exclusive(self) noexcept:
         """Whether nobody else can see the value: no view, no array from `value`, no copy that is under way."""
-        return not self._closed and not self._bound and refcount_of(<PyObject *> self._held) == 1
+        return not self._gate.closed and not self._bound and refcount_of(<PyObject *> self._held) == 1
 
     cdef bint _reusable(self, cnp.ndarray source) noexcept:
         """Whether the array held can take the place of the copy of `source`, and nobody would see it change."""
@@ -655,13 +624,13 @@ cdef class Blob:
     # Reading.
 
     cdef object get(self):
-        if self._closed:
+        if self._gate.closed:
             self.wait_for_gate(True)
         cdef cnp.ndarray array
         if self._kind == KIND_TENSOR:
             if self._scalar_type >= 0:
                 array = jc_new_like(<cnp.ndarray> self._held)
-                memcpy(cnp.PyArray_DATA(array), self._data, self._nbytes)
+                memcpy(cnp.PyArray_DATA(array), cnp.PyArray_DATA(<cnp.ndarray> self._held), self._nbytes)
                 return array
             if self._bound:
                 return self._get_bound()
@@ -685,7 +654,7 @@ cdef class Blob:
             if copies_under_gil(fresh, source):
                 fill(fresh, source)
                 return fresh
-            if not self._others_wait():
+            if not gate_crowded(&self._gate):
                 self.close_gate()
                 try:
                     fill(fresh, source)
@@ -696,7 +665,7 @@ cdef class Blob:
         return self.get()
 
     cdef object _view(self):
-        if self._closed:
+        if self._gate.closed:
             self.wait_for_gate(True)
         if self._kind == KIND_TENSOR:
             return jc_read_only_view(<cnp.ndarray> self._held)
@@ -754,77 +723,3 @@ cdef tuple shape_tuple(object shape):
         return (operator.index(shape),)
     except TypeError:
         return tuple([operator.index(n) for n in shape])
-
-
-# Errors. A value is described by its type and never by its repr, which may be long or fail.
-
-
-cdef str describe(object value):
-    kind = type(value)
-    if isinstance(value, np.ndarray):
-        return f"{kind.__name__} {value.dtype} {value.shape}"
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-cdef object is_empty(str name):
-    return BlobValueError(f"blob {name!r} is empty: expected a value, found none", hint="feed it first")
-
-
-cdef object not_transient(str name, object value):
-    return BlobKindError(
-        f"blob {name!r}: only a transient blob may hold any Python object, and this one holds {describe(value)}",
-        hint="pass transient=True to keep it in the workspace but out of checkpoints",
-    )
-
-
-cdef object holds_objects(str name, object array):
-    return BlobKindError(f"blob {name!r}: expected a dtype without Python objects, found {describe(array)}")
-
-
-cdef object misfit(str name, object bound, str found):
-    return BlobValueError(
-        f"blob {name!r} is bound: expected {bound.dtype} {bound.shape}, found {found}",
-        hint="a bound blob takes equal shape and dtype only; convert the value, or reset the blob",
-    )
-
-
-cdef object torn_by_fork(str name):
-    return BlobValueError(
-        f"blob {name!r}: another thread was writing into it when this process was forked, so its content is lost here",
-        hint="feed it again, or fork while nobody feeds",
-    )
-
-
-def refuse(name, value, also=""):
-    """Raise the error for a value that no blob takes; the rule of a blob that was given none.
-
-    Parameters
-    ----------
-    name
-        The blob.
-    value
-        What was fed.
-    also
-        What the rule of the caller takes beyond what every blob takes, for the text.
-
-    Raises
-    ------
-    BlobKindError
-        Unless the type is right.
-    BlobValueError
-        An int or a str that is out of range.
-    """
-    if isinstance(value, int):
-        raise BlobValueError(
-            f"blob {name!r}: expected an int of 64 bits, found one of {int(value).bit_length()} bits",
-            hint="put it into a list or a dict: a state holds ints of any size",
-        )
-    if isinstance(value, str):
-        raise BlobValueError(
-            f"blob {name!r}: expected valid Unicode text, found a lone surrogate", hint="feed it encoded, as bytes"
-        )
-    raise BlobKindError(
-        f"blob {name!r}: expected an ndarray without Python objects, a NumPy scalar, a bool, int, float or complex, "
-        f"a str, bytes, a Counter{also} or a Timer, found {describe(value)}",
-        hint="pass transient=True to keep it in the workspace but out of checkpoints",
-    )

@@ -38,7 +38,6 @@ cdef extern from "crc32.h" nogil:
     void jc_crc32_setup() noexcept
     size_t jc_crc32_count() noexcept
     const jc_crc32_kernel* jc_crc32_at(size_t i) noexcept
-    const jc_crc32_kernel* jc_crc32_find(const char* name) noexcept
     uint32_t jc_crc32_update(uint32_t crc, const void* data, size_t n) noexcept
     uint32_t jc_crc32_copy(uint32_t crc, void* dst, const void* src, size_t n) noexcept
     uint32_t jc_crc32_join(uint32_t first, uint32_t second, uint64_t second_bytes) noexcept
@@ -50,6 +49,7 @@ cdef enum:
 
 # Here, and not at the first call: two threads could make that at once.
 jc_crc32_setup()
+cdef dict _NUMBERS = {jc_crc32_at(i).name.decode(): i for i in range(jc_crc32_count())}
 
 
 cdef uint32_t crc32_update(uint32_t crc, const void* data, size_t n) noexcept nogil:
@@ -252,21 +252,19 @@ def implementations():
         Names in order of preference, best last: ``"table"`` on every machine; ``"pclmulqdq"``, ``"vpclmulqdq-256"``
         and ``"vpclmulqdq-512"`` on x86-64; ``"armv8-crc32"`` and ``"armv8-pmull"`` on 64-bit ARM.
     """
-    return tuple([jc_crc32_at(i).name.decode() for i in range(jc_crc32_count())])
+    return tuple(_NUMBERS)
 
 
 cdef const jc_crc32_kernel* _chosen(object name, str where) except NULL:
     if not isinstance(name, str):
         raise TypeError(f"{where}: expected a str as name, found {type(name).__name__}")
-    # Lone surrogates cannot be encoded and are no name; a NUL would end the name early.
-    encoded = name.encode("utf-8", "replace")
-    cdef const jc_crc32_kernel* kernel = jc_crc32_find(encoded) if b"\0" not in encoded else NULL
-    if kernel is NULL:
+    number = _NUMBERS.get(name)
+    if number is None:
         raise BlobValueError(
-            f"{where}: expected as name one of {', '.join(implementations())}, found {name!r}",
+            f"{where}: expected as name one of {', '.join(_NUMBERS)}, found {name!r}",
             hint="the others need a processor that has the instructions",
         )
-    return kernel
+    return jc_crc32_at(number)
 
 
 cdef object _checksum(const jc_crc32_kernel* kernel, str where, object data, object value):

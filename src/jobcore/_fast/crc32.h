@@ -195,17 +195,6 @@ static void jc_crc32_setup(void)
     jc_crc32_add_native();
 }
 
-/* The kernel of that name, NULL if this machine has none. */
-static inline const jc_crc32_kernel *jc_crc32_find(const char *name)
-{
-    for (size_t i = 0; i < jc_crc32.count; i++) {
-        if (strcmp(jc_crc32.kernels[i].name, name) == 0) {
-            return &jc_crc32.kernels[i];
-        }
-    }
-    return NULL;
-}
-
 static inline size_t jc_crc32_count(void)
 {
     return jc_crc32.count;

@@ -9,14 +9,13 @@ from jobcore._fast.blob cimport (
     KIND_EMPTY,
     Blob,
     checked_name,
-    describe,
     flag_of,
 )
 from jobcore._fast.counter cimport Counter
 
 import difflib
 
-from jobcore._fast.blob import refuse
+from jobcore._fast.blob_errors import describe, refuse
 from jobcore.errors import BlobKindError, BlobNotFoundError, BlobValueError
 
 __all__ = ["Blob", "BlobTable"]

@@ -152,14 +152,19 @@ def chain(claims: Iterable[Claim], records: Iterable[EpochRecord]) -> tuple[Epoc
     Parameters
     ----------
     claims, records
-        All that could be read, in any order.
+        All that could be read, in any order. A record of another run than its generation's claim was copied here,
+        or written by a process that outlived its directory, and never counts.
     """
+    claimed = {claim.generation: claim for claim in claims}
     by_generation: dict[int, list[EpochRecord]] = {}
     origin: dict[int, EpochRef | None] = {}
     for record in records:
+        claim = claimed.get(record.generation)
+        if claim is not None and claim.run != record.run:
+            continue
         by_generation.setdefault(record.generation, []).append(record)
         origin[record.generation] = record.resumed_from
-    origin.update({claim.generation: claim.resumed_from for claim in claims})
+    origin.update({generation: claim.resumed_from for generation, claim in claimed.items()})
 
     found: list[EpochRecord] = []
     generation = max(origin, default=None)

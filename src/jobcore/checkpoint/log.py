@@ -180,8 +180,13 @@ class CommitLog:
                 claim = Claim(generation, run, resumed_from, owner=_owner(), created=_now())
                 try:
                     files.write_new_file(self.directory.claim(generation), seal(claim.to_json()))
-                except FileExistsError as error:
-                    if after is not None:
+                except OSError as error:
+                    taken = self.directory.claim(generation).exists()
+                    # Whoever took the number may have swept our temporary file away. And where files are published
+                    # by a claim file, one left over from a crash takes the number as well.
+                    if not taken and not isinstance(error, FileExistsError):
+                        raise
+                    if taken and after is not None:
                         raise SupersededError(
                             f"expected generation {generation} to be free in {root}, found it claimed",
                             hint="another process has started this run meanwhile: let it go on, or start again",
@@ -198,11 +203,9 @@ class CommitLog:
         SupersededError
             One has: by a later generation, or by the same one, in a directory that was emptied meanwhile.
         """
-        claimed = (paths.parse_claim(name) for name in _listing(self.directory.path))
-        newest = max((g for g in claimed if g is not None), default=0)
-        own = self.directory.claim(claim.generation)
-        if newest > claim.generation or not _may_be(own, claim):
-            found = self.directory.claim(max(newest, claim.generation))
+        later, own = (self.directory.claim(claim.generation + step) for step in (1, 0))
+        if later.exists() or not _may_be(own, claim):
+            found = later if later.exists() else own
             raise SupersededError(
                 f"expected generation {claim.generation} to be the newest in {self.directory.path} and to be of "
                 f"{claim.owner}, found {found.name} of another start",
@@ -274,7 +277,8 @@ class CommitLog:
             generation, database = paths.parse_temporary(name), paths.parse_database(name)
             if database is not None and database[1:] not in recorded and _holds(root / name, database):
                 generation = database[2]
-            if generation is not None and generation < claim.generation:
+            # Of this generation nothing is being written yet, except by starts that wanted its number too.
+            if generation is not None and generation <= claim.generation:
                 with contextlib.suppress(OSError):
                     (root / name).unlink()
                     removed.append(name)
@@ -283,7 +287,7 @@ class CommitLog:
 
 def _listing(root: Path) -> list[str]:
     try:
-        return sorted(path.name for path in root.iterdir())
+        return sorted(os.listdir(root))  # noqa: PTH208 - a Path for each of many thousand files would be felt
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:

@@ -12,7 +12,7 @@ from jobcore.checkpoint import steps
 from jobcore.checkpoint.core import ManagerCore, PartialLoad, Pending, Run, result_of
 from jobcore.checkpoint.lineage import Claim, EpochRecord, NodeEntry
 from jobcore.checkpoint.log import CommitLog
-from jobcore.checkpoint.paths import RunDirectory, check_epoch
+from jobcore.checkpoint.paths import RunDirectory, check_epoch, node_names
 from jobcore.errors import CheckpointNotFoundError, NotRunError, SupersededError
 from jobcore.graph import BlobReference
 from jobcore.runtime import Session
@@ -283,7 +283,7 @@ class Manager(ManagerCore):
         except CheckpointNotFoundError as error:
             _log.warning("%s", error)
             return False
-        for node in map(str, nodes):
+        for node in node_names(nodes):
             entry = record.nodes.get(node)
             if entry is None or not self._file(entry).exists():
                 _log.warning("epoch %d has no database of node %r", epoch, node)

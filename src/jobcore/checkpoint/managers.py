@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from jobcore.checkpoint.handler import MetadataHandler
 from jobcore.checkpoint.manager import Manager
+from jobcore.checkpoint.paths import node_names
 from jobcore.errors import BuildError
 from jobcore.tasks import Node, Task, TaskGroup
 
@@ -49,7 +50,7 @@ class CheckpointManager(Manager):
         self._nodes = (self.node_name,)
 
     def _check_nodes(self, nodes: Sequence[str | Node] | None) -> tuple[str, ...]:
-        given = (self.node_name,) if nodes is None else tuple(map(str, nodes))
+        given = (self.node_name,) if nodes is None else node_names(nodes)
         if given != (self.node_name,):
             raise BuildError(
                 f"expected the one node {self.node_name!r}, found {list(given)}",
@@ -82,7 +83,7 @@ class MultiNodeCheckpointManager(Manager):
     """
 
     def _check_nodes(self, nodes: Sequence[str | Node] | None) -> tuple[str, ...]:
-        given = self._nodes if nodes is None else tuple(map(str, nodes))
+        given = self._nodes if nodes is None else node_names(nodes)
         if not given:
             raise BuildError(
                 "expected at least one node to checkpoint, found none",

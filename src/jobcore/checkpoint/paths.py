@@ -5,11 +5,13 @@ from __future__ import annotations
 import operator
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobcore.errors import BuildError
 from jobcore.store import names
+from jobcore.tasks import Node
 
 __all__ = ["RunDirectory", "db_name", "get_ckpt_filename"]
 
@@ -117,8 +119,23 @@ def parse_temporary(name: str) -> int | None:
     return parse_generation(match["final"]) if match else None
 
 
-def check_epoch(what: str, value: object, least: int = 0) -> int:
+def node_names(nodes: Sequence[str | Node]) -> tuple[str, ...]:
+    """Return the names of nodes.
+
+    Raises
+    ------
+    BuildError
+        One text was given, whose letters would each be a node, or something that is no node.
+    """
+    if isinstance(nodes, str) or not all(isinstance(node, (str, Node)) for node in nodes):
+        raise BuildError(f"expected a list of nodes or of their names, found {nodes!r}")
+    return tuple(map(str, nodes))
+
+
+def check_epoch(what: str, value: object, least: int = 0, others: str = "") -> int:
     """Return `value` as a number of epochs: any integer of at least `least`, NumPy's included.
+
+    Errors call it `what`, and say what `others` may stand in its place.
 
     Raises
     ------
@@ -130,5 +147,5 @@ def check_epoch(what: str, value: object, least: int = 0) -> int:
     except TypeError:
         number = -1
     if number < least:
-        raise BuildError(f"expected {what} to be an integer of at least {least}, found {value!r}")
+        raise BuildError(f"expected {what} to be an integer of at least {least}{others}, found {value!r}")
     return number

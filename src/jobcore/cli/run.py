@@ -255,7 +255,8 @@ class _Interrupts:
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            # Who has pressed it twice may press it again; that must not cut off the last lines, which say what is safe.
+            signal.signal(signal.SIGINT, signal.SIG_IGN if self.count > 1 else signal.default_int_handler)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 from jobcore.errors import Cancelled, ContextError
+from jobcore.runtime.waiting import wait_for
 
 __all__ = ["CancelToken", "check_cancelled", "current_token", "sleep"]
 
@@ -127,7 +128,7 @@ class CancelToken:
         waiter.acquire()
         forget = self.on_cancel(waiter.release)
         try:
-            waiter.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+            wait_for(waiter, timeout)
         finally:
             forget()
         return self._reason is not None

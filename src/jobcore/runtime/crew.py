@@ -16,6 +16,7 @@ from jobcore.errors import Cancelled, TaskFailure
 from jobcore.runtime.cancel import CancelToken
 from jobcore.runtime.roster import INTERRUPTED, Roster
 from jobcore.runtime.state import Cancel, Finish, GroupState, Instructions, Outcome, Status
+from jobcore.runtime.waiting import wait_for
 
 __all__ = ["BARE", "Crew", "Unwind"]
 
@@ -192,7 +193,7 @@ class Crew:
         # The state decides, and the lock only wakes us: a wait that was interrupted after it got the lock can be
         # repeated.
         while not self.over:
-            self._done.acquire()
+            wait_for(self._done)
 
     def _leave(self) -> None:
         """Strike the crew off the roster, unless the wait was interrupted twice and members still run."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobcore.errors import ClosedError
 from jobcore.runtime.cancel import CancelToken
+from jobcore.runtime.waiting import wait_for
 
 if TYPE_CHECKING:
     from jobcore.runtime.crew import Crew
@@ -109,7 +110,7 @@ class Roster:
             remaining = deadline - time.monotonic()
             if not left or remaining <= 0:
                 return left
-            gate.acquire(timeout=min(remaining, threading.TIMEOUT_MAX))
+            wait_for(gate, remaining)
 
     def close(self) -> None:
         """Let no crew begin any more, stop those at work, and wait for them, except for abandoned ones."""
@@ -121,7 +122,7 @@ class Roster:
             gate = self._gate()
             if all(crew.abandoned or crew.over for crew in self._present()):
                 return
-            gate.acquire()
+            wait_for(gate)
 
     def holds(self, token: CancelToken) -> bool:
         """Tell whether code with this token works for one of the crews."""
