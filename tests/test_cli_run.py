@@ -73,8 +73,9 @@ def test_a_run_goes_on_from_the_epoch_that_is_named(here):
 def test_a_start_from_scratch_says_what_it_leaves_behind(here):
     jc("run", "job.py")
     result = jc("run", "job.py", "--resume", "none", "--set", "epochs=1")
-    assert result.stderr.startswith("warning: starting from scratch: 4 epochs in ")
-    assert "up to epoch 3, will no longer count" in result.stderr
+    (warning,) = result.stderr.splitlines()
+    assert warning.startswith("warning: starting from scratch: 4 epochs in ")
+    assert warning.endswith("up to epoch 3, will no longer count; --resume latest would go on from there")
     assert re.findall(r"^epoch (\d+)/1:", result.stdout, re.M) == ["0", "1"]
     assert "note: 4 epochs of generation 1 superseded" in jc("ls", "runs/job").stdout
 

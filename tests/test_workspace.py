@@ -236,7 +236,8 @@ def test_a_bound_blob_is_the_outside_array(ws: Workspace, items: int) -> None:
     assert outside[-1] == 0
     assert outside[0] == items - 1
     outside.flags.writeable = False
-    assert "read-only now" in raised(BlobValueError, ws.feed, "x", np.zeros(items))
+    with pytest.raises(BlobValueError, match="read-only now"):
+        ws.feed("x", np.zeros(items))
     ws.blob("x").reset()
     assert (ws.blob("x").kind, ws.blob("x").bound) == ("empty", False)
     ws["x"] = "free again"

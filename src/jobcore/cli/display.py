@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 import jobcore.errors
+from jobcore.cli.failure import in_options
 from jobcore.cli.story import Story
 from jobcore.cli.terminal import is_live_terminal, styled
 from jobcore.cli.text import clean
@@ -55,7 +56,7 @@ def warnings_as_lines(display: Display) -> Iterator[None]:
                 others(message, category, filename, lineno, file, line)
             elif str(message) not in told:
                 told.add(str(message))
-                display.warn(str(message))
+                display.warn(in_options(str(message)))
 
         warnings.simplefilter("always", CheckpointWarning)
         warnings.showwarning = show
@@ -96,10 +97,10 @@ class Display(ABC):
         """Show a line of the run."""
         self._guarded(text, self._stream)
 
-    def warn(self, text: str, *, word: str = "warning") -> None:
+    def warn(self, text: str) -> None:
         """Show a warning, on standard error."""
         one_line = " ".join(clean(part) for part in text.splitlines())
-        self._guarded(f"{styled(f'{word}:', 'yellow', sys.stderr)} {one_line}", sys.stderr)
+        self._guarded(f"{styled('warning:', 'yellow', sys.stderr)} {one_line}", sys.stderr)
 
     @abstractmethod
     def interrupt(self) -> None:

@@ -12,7 +12,7 @@ import jobcore.errors
 from jobcore.cli.text import clean
 from jobcore.errors import JobcoreError, TaskGroupError
 
-__all__ = ["FULL_TRACEBACK_HINT", "explain"]
+__all__ = ["FULL_TRACEBACK_HINT", "explain", "in_options"]
 
 FULL_TRACEBACK_HINT = "the full traceback: the same command with --traceback"
 _LIBRARY = f"{Path(jobcore.errors.__file__).parent}{os.sep}"
@@ -47,7 +47,7 @@ def explain(error: BaseException, *, full: bool = False) -> list[str]:
 def _group(error: TaskGroupError) -> Iterator[str]:
     for failure in error.failures:
         first, *rest = failure.describe().splitlines() or [""]
-        yield f"error: {_in_options(clean(first))}"
+        yield f"error: {in_options(clean(first))}"
         yield from rest
         trimmed = _trimmed(failure.error)
         if _has_user_frames(trimmed):
@@ -58,10 +58,10 @@ def _group(error: TaskGroupError) -> Iterator[str]:
 def _known(error: JobcoreError) -> Iterator[str]:
     """Tell of an error of the library: its text is made for people, and its place in the library says nothing more."""
     first, *rest = (error.message or type(error).__name__).splitlines()
-    yield f"error: {_in_options(clean(first))}"
+    yield f"error: {in_options(clean(first))}"
     yield from rest
     if error.hint:
-        yield f"hint: {_in_options(error.hint)}"
+        yield f"hint: {in_options(error.hint)}"
     yield from getattr(error, "__notes__", ())
     trimmed = _trimmed(error)
     if _has_user_frames(trimmed):
@@ -73,8 +73,8 @@ def _named(error: BaseException) -> list[str]:
     return f"{type(error).__name__}{': ' if text else ''}{text}".splitlines()
 
 
-def _in_options(text: str) -> str:
-    """Write arguments of the Python interface as options of the command."""
+def in_options(text: str) -> str:
+    """Write arguments of the Python interface, as they stand in errors and warnings, as options of the command."""
     for argument, option in _WORDS.items():
         text = text.replace(argument, option)
     return text
