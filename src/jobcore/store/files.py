@@ -83,7 +83,7 @@ def temporary_name(path: str | os.PathLike[str]) -> str:
     """
     final = Path(path)
     # File systems take 255 bytes for a name; the addition must not make a good final name a bad one.
-    stem = final.name.encode()[:200].decode(errors="ignore")
+    stem = final.name.encode()[:230].decode(errors="ignore")
     return str(final.with_name(f".{stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp"))
 
 
