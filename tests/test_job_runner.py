@@ -181,6 +181,17 @@ class TestStopConditions:
         with pytest.raises(BlobValueError, match=r"single boolean .*'flags', found shape \(2,\)"):
             run(job)
 
+    def test_an_output_that_never_gets_a_value_ends_the_run_instead_of_never_stopping_it(self):
+        with Job() as job:
+
+            @job.epoch_group.task(outputs=["stop"])
+            def work(ws):
+                pass
+
+            job.add_stop_condition(work.outputs()[0])
+        with pytest.raises(BlobValueError, match="stop condition 'stop', found no value"):
+            run(job)
+
     def test_the_name_of_a_blob_will_do(self):
         with Job() as job:
 

@@ -274,7 +274,7 @@ def test_all_others_wait_while_native_code_works_on_the_bytes(
         except (BlobValueError, TypeError) as error:
             done.append(error)
 
-    user = threading.Thread(target=try_use)
+    user = threading.Thread(target=try_use, daemon=True)
     user.start()
     while gate.state(blob) != (True, 1):
         time.sleep(0.001)

@@ -30,11 +30,14 @@ class StopCondition:
         The task output that tells, a single boolean; None when `reached` does.
     reached
         Tells from the number of epochs that have ended; also asked before a resumed job runs anything.
+    optional
+        Whether an output without a value counts as false: a blob that tasks write only when they want to stop.
     """
 
     name: str
     output: TaskOutput | None = None
     reached: Callable[[int], bool] | None = None
+    optional: bool = False
 
     def met(self, epoch: int) -> bool:
         """Tell whether the condition holds after `epoch`.
@@ -49,17 +52,17 @@ class StopCondition:
         else:
             assert self.output is not None
             value = self.output.fetch()
-        if value is None:
+        if value is None and (self.optional or self.output is None):
             return False
         try:
             array = np.asarray(value)
-            found = f"shape {array.shape} and dtype {array.dtype}"
+            found = "no value" if value is None else f"shape {array.shape} and dtype {array.dtype}"
         except ValueError:
             array, found = np.empty(0), f"a {type(value).__name__} of different things"
         if array.size != 1 or array.dtype.kind not in "biu":
             raise BlobValueError(
                 f"expected a single boolean for the stop condition {self.name!r}, found {found}",
-                hint="reduce it with all() or any() where it is made",
+                hint="feed it in every epoch, and reduce an array with all() or any()",
             )
         # Of Python's own type: it goes into commit records.
         return bool(array.reshape(())[()])
@@ -146,14 +149,15 @@ class Job(NameRoot):
         Parameters
         ----------
         output
-            An output of a task of the epoch group, or a blob that such a task writes, by reference or name; a single
-            boolean. A blob that is empty or missing counts as false.
+            An output of a task of the epoch group, which must have a value after each epoch; or a blob that tasks of
+            the group write, by reference or name, which counts as false as long as none has. A single boolean.
 
         Raises
         ------
         BuildError
             `output` is neither.
         """
+        optional = isinstance(output, str)
         if isinstance(output, str):
             name = str(output)
             output = Task(outputs=[output], group=self.epoch_group, name="stop_condition").outputs()[0]
@@ -164,7 +168,7 @@ class Job(NameRoot):
                 f"expected a BlobReference or a TaskOutput as stop condition, found {type(output).__name__}",
                 hint="use the name of a blob, or the output of the task that tells",
             )
-        self.stop_conditions.append(StopCondition(self._unique(name), output=output))
+        self.stop_conditions.append(StopCondition(self._unique(name), output=output, optional=optional))
 
     def stop_when(self, name: str, reached: Callable[[int], bool]) -> None:
         """End the job when ``reached(epoch)`` is true, where `epoch` is the number of epochs that have ended.

@@ -266,7 +266,7 @@ class JobRunner:
         explicit = self.resume_from_epoch != "latest"
         for record in candidates:
             begin = time.perf_counter()
-            self._emit(RunEvent("group_started", record.epoch, "load"))
+            self._emit(RunEvent("group_started", record.epoch, "load", size_bytes=record.size_bytes))
             try:
                 session.run(manager.init(job.nodes_to_checkpoint(), retrieve_from_epoch=record.epoch))
                 session.run(manager.load(record.epoch))

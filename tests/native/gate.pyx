@@ -17,7 +17,7 @@ def open(Blob blob not None):
 
 def state(Blob blob not None):
     """Whether the gate is closed, and how many threads wait for it."""
-    return blob._closed, blob._waiting
+    return bool(blob._gate.closed), blob._gate.waiting
 
 
 def negate(Blob blob not None):
