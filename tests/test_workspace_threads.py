@@ -100,7 +100,7 @@ def test_a_reader_gets_its_turn_while_another_thread_feeds_without_end(together:
             finally:
                 enough.set()
 
-        # If the feeder could keep the reader out, this would hang and not fail.
+        # A feeder that keeps the reader out makes this hang, not fail.
         assert together(2, lambda number: read() if number else feed()) == [None, 30]
 
 
