@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from jobcore import LocalSession
+
 # No deadline: it is an assertion about time, and fails on a busy machine for no fault of the code.
 settings.register_profile(
     "jobcore", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -37,7 +39,7 @@ def together() -> Iterator[Callable[..., list[Any]]]:
             except Exception as error:
                 results[number] = error
 
-        workers = [threading.Thread(target=call, args=(number,)) for number in range(threads)]
+        workers = [threading.Thread(target=call, args=(number,), daemon=True) for number in range(threads)]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -48,3 +50,21 @@ def together() -> Iterator[Callable[..., list[Any]]]:
     sys.setswitchinterval(1e-6)
     yield run
     sys.setswitchinterval(interval)
+
+
+@pytest.fixture
+def session() -> Iterator[LocalSession]:
+    """An open session, closed after the test."""
+    with LocalSession() as session:
+        yield session
+
+
+@pytest.fixture
+def quiet_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread dies of an exception that nobody hears of, and none is left."""
+    heard: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", heard.append)
+    before = threading.active_count()
+    yield
+    assert heard == []
+    assert threading.active_count() == before

@@ -216,7 +216,7 @@ def test_other_threads_run_while_a_big_tensor_is_copied() -> None:
         while not stop.is_set():
             ticks += 1
 
-    ticker = threading.Thread(target=tick)
+    ticker = threading.Thread(target=tick, daemon=True)
     ticker.start()
     try:
         seen = 0
@@ -339,10 +339,10 @@ def test_a_child_process_is_told_once_what_the_fork_tore(gate: ModuleType, bound
         finish.wait()
         gate.open(blob)
 
-    writer = threading.Thread(target=occupy)
+    writer = threading.Thread(target=occupy, daemon=True)
     writer.start()
     writing.wait()
-    reader = threading.Thread(target=blob.fetch)
+    reader = threading.Thread(target=blob.fetch, daemon=True)
     reader.start()
     while gate.state(blob) != (True, 1):
         time.sleep(0.001)
@@ -379,7 +379,7 @@ def test_a_child_process_never_waits_for_a_thread_of_its_parent(bound: bool) -> 
             assert (ws["x"] == 1).all()
         return 0
 
-    feeders = [threading.Thread(target=feed) for _ in range(2)]
+    feeders = [threading.Thread(target=feed, daemon=True) for _ in range(2)]
     for feeder in feeders:
         feeder.start()
     try:
