@@ -29,7 +29,7 @@ def test_the_error_names_task_node_step_and_line(session):
         session.run(group)
     (failure,) = caught.value.failures
     assert (failure.node, failure.task, failure.step) == ("trainer_0", "trainer_0/train", "boom")
-    assert re.fullmatch(r".*test_session_failures\.py:\d+", failure.built_at)
+    assert re.fullmatch(r".*test_session_errors\.py:\d+", failure.built_at)
     assert isinstance(failure.error, ValueError)
     text = str(caught.value)
     assert text.startswith(
