@@ -47,7 +47,7 @@ def total(session: LocalSession, node: str) -> int:
     return int(task.outputs()[0].fetch()[0])
 
 
-def counting_job(epochs: int, log: list[str] | None = None, **groups: object) -> Job:
+def counting_job(epochs: int, log: list[str] | None = None) -> Job:
     """A job that counts its epochs in a blob and writes down which groups ran."""
     trace = log if log is not None else []
     with Job() as job:

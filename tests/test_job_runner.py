@@ -56,10 +56,6 @@ def run(job, prefix=None, resume=None, session=None, **kwargs):
     return runner
 
 
-def epochs_run(trace):
-    return [entry for entry in trace if entry.startswith("epoch")]
-
-
 class TestOrder:
     def test_a_fresh_run(self, tmp_path):
         trace: list[str] = []
@@ -350,6 +346,15 @@ class TestSaveFailures:
             assert runner.train(session) == 4
         assert [s.epoch for s in runner.result.failed_saves] == [2]
         assert MultiNodeCheckpointManager(tmp_path).history().epochs == (0, 1, 3, 4)
+
+    def test_a_failed_first_save_is_in_the_result_also_when_it_ends_the_run(self, tmp_path, failing):
+        failing.add(0)
+        policy = SaveFailurePolicy.raise_at_once()
+        runner = JobRunner(counting_job(4), MultiNodeCheckpointManager(tmp_path), on_save_failure=policy)
+        with LocalSession() as session, pytest.warns(CheckpointWarning), pytest.raises(TaskGroupError):
+            runner.train(session)
+        assert [save.epoch for save in runner.result.failed_saves] == [0]
+        assert runner.result.epochs == []
 
     def test_failures_in_a_row_end_the_run(self, tmp_path, failing):
         failing.update({2, 3, 4})

@@ -214,7 +214,8 @@ class JobRunner:
         else:
             self._begin(manager, newest)
             if manager is not None and record is None:
-                self.result.initial_save = self._guarded_save(0, session, None)
+                self.result.initial_save = self._announced_save(0, session, None)
+                self._apply_policy(self.result.initial_save)
             epoch = self._epochs(job, session, epoch)
         if self.upload_task_group_builder is not None:
             self._group(session, "upload", self.upload_task_group_builder.build(epoch, manager))
@@ -313,7 +314,7 @@ class JobRunner:
                     "met": any(met.values()),
                     "conditions": [{"name": name, "met": value} for name, value in met.items()],
                 }
-                save = self._guarded_save(epoch, session, stop)
+                save = self._announced_save(epoch, session, stop)
             self.result.epochs.append(EpochResult(epoch, seconds, save))
             self.result.last_epoch = epoch
             if any(met.values()):
@@ -323,12 +324,9 @@ class JobRunner:
                 return epoch
             self._apply_policy(save)
 
-    def _guarded_save(self, epoch: int, session: Session, stop: Mapping[str, Any] | None) -> SaveResult:
+    def _announced_save(self, epoch: int, session: Session, stop: Mapping[str, Any] | None) -> SaveResult:
         self._emit(RunEvent("group_started", epoch, "save"))
-        result = self.save_checkpoints(epoch, session, stop)
-        if epoch == 0:
-            self._apply_policy(result)
-        return result
+        return self.save_checkpoints(epoch, session, stop)
 
     def _apply_policy(self, save: SaveResult | None, *, last: bool = False) -> None:
         if (
@@ -359,8 +357,7 @@ class JobRunner:
             stage = "commit"
             record = manager.commit(epoch, stop)
         except (TaskGroupError, OSError) as error:
-            cause = _environment_error(error)
-            if cause is None:
+            if not _is_environments(error):
                 raise
             self._discard(manager, epoch)
             return SaveResult(epoch, "failed", stage=stage, error=error, seconds=time.perf_counter() - begin)
@@ -442,12 +439,9 @@ def _finished(record: EpochRecord, job: CompiledJob) -> bool:
     )
 
 
-def _environment_error(error: TaskGroupError | OSError) -> BaseException | None:
-    """Return the cause when the environment made a save fail, None when the program did."""
-    if isinstance(error, OSError):
-        return error
-    causes = [failure.error for failure in error.failures]
-    return causes[0] if all(isinstance(cause, OSError) for cause in causes) else None
+def _is_environments(error: TaskGroupError | OSError) -> bool:
+    """Tell whether the environment made a save fail, and not the program."""
+    return isinstance(error, OSError) or all(isinstance(failure.error, OSError) for failure in error.failures)
 
 
 def _outputs(group: Any) -> dict[str, object]:

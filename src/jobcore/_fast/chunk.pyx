@@ -32,8 +32,6 @@ cdef extern from "crc32.h" nogil:
 
 jc_crc32_setup()
 
-# Below this a copy takes less time than letting the GIL go and taking it again.
-cdef Py_ssize_t UNLOCKED_BYTES = 1 << 16
 # Read at a time by all threads together, so that Ctrl-C is seen between two portions.
 cdef uint64_t PORTION_BYTES = <uint64_t> 1 << 30
 

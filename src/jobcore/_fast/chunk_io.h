@@ -150,6 +150,14 @@ static void *jc_write_blocks(void *argument)
     return NULL;
 }
 
+static void jc_join_threads(jc_writer *w)
+{
+    for (int i = 0; i < w->thread_count; i++) {
+        pthread_join(w->threads[i], NULL);
+    }
+    w->thread_count = 0;
+}
+
 static void jc_writer_free(jc_writer *w)
 {
     if (w == NULL) {
@@ -162,9 +170,7 @@ static void jc_writer_free(jc_writer *w)
     }
     pthread_cond_broadcast(&w->queued);
     pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < w->thread_count; i++) {
-        pthread_join(w->threads[i], NULL);
-    }
+    jc_join_threads(w);
     pthread_cond_destroy(&w->queued);
     pthread_cond_destroy(&w->freed);
     pthread_mutex_destroy(&w->lock);
@@ -268,24 +274,34 @@ static jc_block *jc_room(jc_writer *w)
     return block;
 }
 
+/* Take the next range of at most n bytes: its memory and length. NULL when a write has failed. */
+static uint8_t *jc_take(jc_writer *w, size_t n, int hold, size_t *count)
+{
+    jc_block *block = jc_room(w);
+    uint8_t *start;
+    if (block == NULL) {
+        return NULL;
+    }
+    *count = w->block_bytes - block->used;
+    *count = *count < n ? *count : n;
+    start = block->data + block->used;
+    block->holds += hold;
+    block->used += *count;
+    w->end += (int64_t)*count;
+    return start;
+}
+
 /* Append bytes, or n zeros when data is NULL; goes on summing *crc. 0, or an errno. */
 static int jc_writer_append(jc_writer *w, const uint8_t *data, size_t n, uint32_t *crc)
 {
     static const uint8_t zeros[4096];
     while (n > 0) {
-        jc_block *block = jc_room(w);
         size_t count;
-        if (block == NULL) {
+        uint8_t *start = jc_take(w, data == NULL && n > sizeof zeros ? sizeof zeros : n, 0, &count);
+        if (start == NULL) {
             return w->error;
         }
-        count = w->block_bytes - block->used;
-        count = count < n ? count : n;
-        if (data == NULL) {
-            count = count < sizeof zeros ? count : sizeof zeros;
-        }
-        *crc = jc_crc32_copy(*crc, block->data + block->used, data == NULL ? zeros : data, count);
-        block->used += count;
-        w->end += (int64_t)count;
+        *crc = jc_crc32_copy(*crc, start, data == NULL ? zeros : data, count);
         data = data == NULL ? NULL : data + count;
         n -= count;
     }
@@ -296,16 +312,10 @@ static int jc_writer_append(jc_writer *w, const uint8_t *data, size_t n, uint32_
 static int jc_writer_reserve(jc_writer *w, size_t n)
 {
     while (n > 0) {
-        jc_block *block = jc_room(w);
         size_t count;
-        if (block == NULL) {
+        if (jc_take(w, n, 1, &count) == NULL) {
             return w->error;
         }
-        count = w->block_bytes - block->used;
-        count = count < n ? count : n;
-        block->holds++;
-        block->used += count;
-        w->end += (int64_t)count;
         n -= count;
     }
     return 0;
@@ -362,10 +372,7 @@ static int jc_writer_finish(jc_writer *w)
     w->stopping = 1;
     pthread_cond_broadcast(&w->queued);
     pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < w->thread_count; i++) {
-        pthread_join(w->threads[i], NULL);
-    }
-    w->thread_count = 0;
+    jc_join_threads(w);
     if (w->direct) {
         jc_leave_direct(w); /* the flag belongs to the open file, which others may go on to use */
     }

@@ -147,7 +147,7 @@ class ManagerCore:
 
     def get_ckpt_db_name(self, node_name: str | Node, epoch: int) -> str | None:
         """Return the stem ``<prefix>/<node>.<epoch>``, or None for a node that this manager does not know."""
-        if str(node_name) not in self._known_nodes():
+        if str(node_name) not in self._nodes:
             return None
         return db_name(epoch, str(node_name), self.db_prefix, self.path_prefix)
 
@@ -209,9 +209,6 @@ class ManagerCore:
     def _file(self, entry: NodeEntry) -> Path:
         return self._directory.path / entry.file
 
-    def _known_nodes(self) -> tuple[str, ...]:
-        return self._nodes
-
     def _running(self, method: str) -> Run:
         if self._run is None:
             raise NotRunError(
@@ -222,7 +219,7 @@ class ManagerCore:
 
     def _record(self, epoch: int, directory: RunDirectory | None = None) -> EpochRecord:
         record = CommitLog(directory or self._directory).read().get(epoch)
-        nodes = self._known_nodes()
+        nodes = self._nodes
         if set(record.nodes) != set(nodes):
             raise MismatchError(
                 f"expected epoch {epoch} to hold the nodes {sorted(nodes)}, found {sorted(record.nodes)}",

@@ -301,7 +301,7 @@ class Manager(ManagerCore):
 
     def abandon_load(self) -> Task | TaskGroup:
         """Return what removes the blobs that the last load made, for when it failed on some node."""
-        built = {node: steps.remove_step(self._created.get(node, set())) for node in self._known_nodes()}
+        built = {node: steps.remove_step(self._created.get(node, set())) for node in self._nodes}
         return self._wrap(self._group("abandon_load", built)[0])
 
     def check_db_exists(self, epoch: int) -> Task | TaskGroup:
@@ -312,7 +312,7 @@ class Manager(ManagerCore):
             nodes = {}
         built = {
             node: steps.exists_step(self._file(nodes[node]) if node in nodes else None, nodes.get(node))
-            for node in self._known_nodes()
+            for node in self._nodes
         }
         group, _ = self._group("check_db_exists", built)
         return self._wrap(group)
