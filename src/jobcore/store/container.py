@@ -14,38 +14,71 @@ import numpy as np
 
 from jobcore.errors import FormatError
 from jobcore.store.layout import bytes_of
-from jobcore.store.metadata import Table
+from jobcore.store.metadata import Header, Table
 from jobcore.store.records import Fault
 
 __all__ = [
     "ContainerReader",
-    "ContainerWriter",
+    "Content",
+    "Output",
     "Scatter",
     "Sink",
     "Target",
+    "Written",
+    "check_type",
+    "create",
     "known_types",
     "reader",
-    "writer",
 ]
 
 
-class ContainerWriter(Protocol):
-    """Takes the entries of one new database, in the order of the format."""
+@dataclass(slots=True)
+class Content:
+    """What goes into a new database.
 
-    def add_chunk(self, key: str, size: int, pieces: Iterable[memoryview]) -> tuple[int, int]:
-        """Write a chunk of `size` bytes, given as contiguous pieces; return its place and its CRC-32."""
+    Attributes
+    ----------
+    names, arrays
+        The blobs, in order, and what is stored of each.
+    table
+        The table of all blobs; the writer fills in places and checksums.
+    header
+        The database as a whole.
+    """
 
-    def add_document(self, key: str, data: bytes) -> None:
-        """Write a metadata document."""
+    names: list[str]
+    arrays: list[np.ndarray[Any, Any]]
+    table: Table
+    header: Header
 
-    def finish(self, root: bytes) -> tuple[str, int]:
-        """Write the root document and the index; return the digest and the size of it all in bytes."""
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a writer made: digest, and the size of it all in bytes."""
+
+    digest: str
+    size_bytes: int
+
+
+class Output(Protocol):
+    """A new database under a temporary name, in the directory of its final one.
+
+    Attributes
+    ----------
+    temporary
+        Path of the file or directory.
+    """
+
+    temporary: str
+
+    def write(self, content: Content) -> Written:
+        """Write everything; called once."""
 
     def sync(self) -> None:
-        """Force everything to the disk."""
+        """Force data, and names inside a directory, to the disk."""
 
     def close(self) -> None:
-        """Close the file, finished or not. More than once is harmless."""
+        """Close it, finished or not. More than once is harmless."""
 
 
 class Scatter:
@@ -120,30 +153,36 @@ def known_types() -> tuple[str, ...]:
     return ("zarr.zip",)
 
 
-def writer(db_type: str, fd: int) -> ContainerWriter:
-    """Make the writer of a container over a new file.
+def create(db_type: str, final: str, *, durable: bool, base: str | None = None) -> Output:  # noqa: ARG001 - one file shares nothing
+    """Begin a new database.
 
     Parameters
     ----------
     db_type
         Name of the container.
-    fd
-        Descriptor of an empty file, which the writer closes.
+    final
+        Absolute path that it will have.
+    durable
+        Whether it will be synced, so that the page cache is of no use.
+    base
+        Path of an earlier database, whose unchanged chunks may be shared where the container can.
 
     Returns
     -------
-    ContainerWriter
-        The writer.
+    Output
+        Under a temporary name, which the caller removes when something fails.
 
     Raises
     ------
     ValueError
         There is no such container.
+    OSError
+        The directory may not be written.
     """
-    from jobcore.store.zipwriter import ZipWriter
+    from jobcore.store.zipwriter import ZipOutput
 
     check_type(db_type)
-    return ZipWriter(fd)
+    return ZipOutput(final, durable=durable)
 
 
 def check_type(db_type: str) -> None:

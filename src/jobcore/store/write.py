@@ -5,25 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from jobcore.errors import SaveError
 from jobcore.store import container, files
-from jobcore.store.container import ContainerWriter
-from jobcore.store.layout import ChunkPolicy, Spec, bytes_of, make_spec
-from jobcore.store.metadata import ArrayDocuments, Header, Table, check_json, dump_root
-from jobcore.store.names import escape
+from jobcore.store.container import Content, Written
+from jobcore.store.layout import ChunkPolicy, Spec, make_spec
+from jobcore.store.metadata import Header, Table, check_json
 from jobcore.store.records import WriteResult
 from jobcore.store.values import Collected, collect
 from jobcore.store.verification import verify as verify_file
 
 __all__ = ["check_blobs", "save", "write_database"]
 
-_GATHER = 1 << 22  # bytes copied at a time from memory that is not contiguous
-_ZEROS = bytes(1 << 16)
 _DEFAULT_CHUNKS = ChunkPolicy()
 
 
@@ -118,6 +113,7 @@ def write_database(
     overwrite: bool = False,
     verify: bool = False,
     chunks: ChunkPolicy = _DEFAULT_CHUNKS,
+    base: str | os.PathLike[str] | None = None,
 ) -> WriteResult:
     """Write the database of one node and epoch.
 
@@ -137,6 +133,8 @@ def write_database(
         Name and reason of blobs that the caller left out; they are recorded.
     durable, overwrite, verify, chunks
         As for :func:`save`.
+    base
+        An earlier database of the same container, whose unchanged chunks the new one may share.
 
     Returns
     -------
@@ -176,12 +174,15 @@ def write_database(
     final = files.absolute(path)
     needed = sum(spec.chunk_bytes * spec.chunks for spec in map(table.spec_of, range(len(table.names))))
     try:
-        digest, size = _write(final, collected, table, header, db_type, durable, overwrite, verify)
+        content = Content(table.names, collected.arrays, table, header)
+        written = _write(
+            final, content, None if base is None else files.absolute(base), durable, overwrite, verify
+        )
     except SaveError:
         raise
     except OSError as error:
         raise _save_error(error, final, needed) from error
-    return WriteResult(final, size, digest, len(table.names), header.skipped)
+    return WriteResult(final, written.size_bytes, written.digest, len(table.names), header.skipped)
 
 
 def _table(collected: Collected, chunks: ChunkPolicy) -> Table:
@@ -200,47 +201,39 @@ def _table(collected: Collected, chunks: ChunkPolicy) -> Table:
 
 
 def _write(
-    final: str,
-    collected: Collected,
-    table: Table,
-    header: Header,
-    db_type: str,
-    durable: bool,
-    overwrite: bool,
-    verify: bool,
-) -> tuple[str, int]:
+    final: str, content: Content, base: str | None, durable: bool, overwrite: bool, verify: bool
+) -> Written:
     # Opened first: a missing directory is told before anything is written.
     directory = files.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
     try:
         _check_place(final, overwrite)
-        fd, temporary = files.create_temporary(final)
+        out = container.create(content.header.container, final, durable=durable, base=base)
         published = False
         try:
-            out = container.writer(db_type, fd)
             try:
-                digest, size = _fill(out, collected, table, header)
+                written = out.write(content)
                 if durable:
                     out.sync()
             finally:
                 out.close()
             if verify:
-                _reread(temporary, final, digest)
+                _reread(out.temporary, final, written.digest)
             if overwrite:
-                os.replace(temporary, final)  # noqa: PTH105 - paths are plain text here
+                os.replace(out.temporary, final)  # noqa: PTH105 - paths are plain text here
             else:
-                files.publish(temporary, final)
+                files.publish(out.temporary, final)
                 published = True
             if durable:
                 files.sync_directory(directory)
         except BaseException:
-            files.remove_quietly(temporary)
+            files.remove_quietly(out.temporary)
             if published:
                 # Its name may be gone after a power cut, so nobody must be able to rely on it now.
                 files.remove_quietly(final)
             raise
     finally:
         files.close_quietly(directory)
-    return digest, size
+    return written
 
 
 def _check_place(final: str, overwrite: bool) -> None:
@@ -253,37 +246,6 @@ def _check_place(final: str, overwrite: bool) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), final)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), final)
-
-
-def _fill(out: ContainerWriter, collected: Collected, table: Table, header: Header) -> tuple[str, int]:
-    documents = ArrayDocuments(table.specs)
-    for blob, (name, array) in enumerate(zip(collected.names, collected.arrays, strict=True)):
-        spec = table.spec_of(blob)
-        key = escape(name)
-        for chunk in range(spec.chunks):
-            place, crc32 = out.add_chunk(
-                spec.chunk_key(key, chunk), spec.chunk_bytes, _pieces(array, spec, chunk)
-            )
-            table.place.append(place)
-            table.crc32.append(crc32)
-        out.add_document(f"{key}/zarr.json", documents.document(name, table.spec[blob]))
-    return out.finish(dump_root(header, table))
-
-
-def _pieces(array: np.ndarray[Any, Any], spec: Spec, chunk: int) -> Iterator[memoryview]:
-    low, high = spec.row_range(chunk)
-    if array.flags.c_contiguous:
-        flat = bytes_of(array)
-        yield flat[low * spec.row_bytes : high * spec.row_bytes]
-    else:
-        step = max(1, _GATHER // spec.row_bytes)
-        for at in range(low, high, step):
-            rows = np.ascontiguousarray(array[at : min(at + step, high)])
-            yield bytes_of(rows)
-    missing = (spec.chunk_rows - (high - low)) * spec.row_bytes
-    while missing > 0:
-        yield memoryview(_ZEROS)[:missing]
-        missing -= len(_ZEROS)
 
 
 def _reread(temporary: str, final: str, digest: str) -> None:

@@ -8,17 +8,83 @@ memory once, while it is in the processor's cache.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
 
 from jobcore._fast.crc import crc32 as crc32_of
 from jobcore.store import files
+from jobcore.store.container import Content, Written
+from jobcore.store.layout import Spec, bytes_of
+from jobcore.store.metadata import ArrayDocuments, dump_root
+from jobcore.store.names import escape
 from jobcore.store.zipformat import ROOT_KEY, Entry, build_index, header_bytes, local_header
 
-__all__ = ["ZipWriter"]
+__all__ = ["ZipOutput", "ZipWriter"]
 
 _BATCH = 1 << 20
 _LARGE = 1 << 18
 _PIECE = 1 << 20
+_GATHER = 1 << 22  # bytes copied at a time from memory that is not contiguous
+_ZEROS = bytes(1 << 16)
+
+
+class ZipOutput:
+    """A new database in one file.
+
+    Parameters
+    ----------
+    final
+        Absolute path that it will have.
+    durable
+        Whether it will be synced.
+    """
+
+    def __init__(self, final: str, *, durable: bool) -> None:
+        self._durable = durable
+        fd, self.temporary = files.create_temporary(final)
+        self._writer = ZipWriter(fd)
+
+    def write(self, content: Content) -> Written:
+        """Write everything."""
+        table, out = content.table, self._writer
+        documents = ArrayDocuments(table.specs)
+        for blob, (name, array) in enumerate(zip(content.names, content.arrays, strict=True)):
+            spec = table.spec_of(blob)
+            key = escape(name)
+            for chunk in range(spec.chunks):
+                place, crc32 = out.add_chunk(
+                    spec.chunk_key(key, chunk), spec.chunk_bytes, _pieces(array, spec, chunk)
+                )
+                table.place.append(place)
+                table.crc32.append(crc32)
+            out.add_document(f"{key}/zarr.json", documents.document(name, table.spec[blob]))
+        return Written(*out.finish(dump_root(content.header, table)))
+
+    def sync(self) -> None:
+        """Force the file to the disk."""
+        self._writer.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+def _pieces(array: np.ndarray[Any, Any], spec: Spec, chunk: int) -> Iterator[memoryview]:
+    low, high = spec.row_range(chunk)
+    if array.flags.c_contiguous:
+        flat = bytes_of(array)
+        yield flat[low * spec.row_bytes : high * spec.row_bytes]
+    else:
+        step = max(1, _GATHER // spec.row_bytes)
+        for at in range(low, high, step):
+            rows = np.ascontiguousarray(array[at : min(at + step, high)])
+            yield bytes_of(rows)
+    missing = (spec.chunk_rows - (high - low)) * spec.row_bytes
+    while missing > 0:
+        yield memoryview(_ZEROS)[:missing]
+        missing -= len(_ZEROS)
 
 
 class ZipWriter:
