@@ -10,9 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import slow_image
 from jobcore.store import ChunkPolicy
-from jobcore.store.files import create_temporary
-from jobcore.store.zipwriter import ZipWriter
 
 TINY = ChunkPolicy(target_bytes=24, max_bytes=40)
 
@@ -74,14 +73,5 @@ def parts_of(path: Path) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:
 
 def build(path: Path, entries: Iterable[tuple[str, bytes]], root: Any) -> Path:
     """A database of any entries, with a true index and digest round them."""
-    path.unlink(missing_ok=True)
-    fd, temporary = create_temporary(path)
-    writer = ZipWriter(fd)
-    try:
-        for key, data in entries:
-            writer.add_document(key, data)
-        writer.finish(root if isinstance(root, bytes) else json.dumps(root).encode())
-    finally:
-        writer.close()
-    Path(temporary).rename(path)
+    slow_image.build(path, entries, root if isinstance(root, bytes) else json.dumps(root).encode())
     return path

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jobcore.errors import CheckpointNotFoundError, SaveError
-from jobcore.store import files, load, save, verify, write_database, zipwriter
+from jobcore.store import files, load, save, verify, write_database
 from store_cases import TINY
 
 CALLS = ["open", "lstat", "pwrite", "fsync", "close", "replace", "link", "unlink"]
@@ -24,9 +24,6 @@ STATE = {"a": np.arange(2000.0), "b": np.arange(60, dtype="i2").reshape(4, 15).T
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a small file take every path of the writer."""
-    monkeypatch.setattr(zipwriter, "_BATCH", 300)
-    monkeypatch.setattr(zipwriter, "_LARGE", 1000)
-    monkeypatch.setattr(zipwriter, "_PIECE", 4096)
     monkeypatch.setattr(files, "_warned", set())
 
 

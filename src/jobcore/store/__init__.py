@@ -5,7 +5,7 @@ Writing is all or nothing, reading checks every byte; the layout is ``docs/refer
 
 from jobcore.store.layout import ChunkPolicy
 from jobcore.store.read import Database, inspect, load, open_database
-from jobcore.store.records import BlobInfo, DatabaseInfo, Fault, VerifyReport, WriteResult
+from jobcore.store.records import BlobInfo, DatabaseInfo, Fault, LoadReport, VerifyReport, WriteResult
 from jobcore.store.verification import verify
 from jobcore.store.write import check_blobs, save, write_database
 
@@ -15,6 +15,7 @@ __all__ = [
     "Database",
     "DatabaseInfo",
     "Fault",
+    "LoadReport",
     "VerifyReport",
     "WriteResult",
     "check_blobs",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from jobcore.store.metadata import Header, Table
 from jobcore.store.records import Fault
 
 __all__ = [
+    "Casting",
     "ContainerReader",
     "Content",
     "Output",
@@ -30,6 +31,10 @@ __all__ = [
     "known_types",
     "reader",
 ]
+
+
+#: The names of NumPy's casting rules, from the strictest to none at all.
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 @dataclass(slots=True)
@@ -82,29 +87,49 @@ class Output(Protocol):
 
 
 class Scatter:
-    """A place for rows that are not contiguous in memory: read into a buffer, then spread out.
+    """A place that the bytes of a chunk cannot go to as they are: read into a buffer, then spread out.
+
+    It serves rows that are not contiguous in memory, rows of another data type, and chunks that begin with
+    rows which nobody wants.
 
     Parameters
     ----------
     rows
-        View of the destination.
+        View of the destination, of at least one axis.
+    dtype
+        Data type of what is stored; that of `rows` by default.
+    casting
+        NumPy's name of the rule by which it may become that of `rows`.
+    skip
+        Number of rows at the beginning of the chunk that are not kept.
     """
 
-    __slots__ = ("_buffer", "_rows")
+    __slots__ = ("_buffer", "_casting", "_dtype", "_rows", "_skip")
 
-    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+    def __init__(
+        self,
+        rows: np.ndarray[Any, Any],
+        dtype: np.dtype[Any] | None = None,
+        casting: Casting = "equiv",
+        skip: int = 0,
+    ) -> None:
         self._rows = rows
+        self._dtype = rows.dtype if dtype is None else dtype
+        self._casting = casting
+        self._skip = skip
         self._buffer: np.ndarray[Any, Any] | None = None
 
     def open(self) -> memoryview:
         """Make the buffer; no sooner than its bytes are there, so that only one exists at a time."""
-        self._buffer = np.empty(self._rows.shape, self._rows.dtype)
+        rows, *rest = self._rows.shape
+        self._buffer = np.empty((self._skip + rows, *rest), self._dtype)
         return bytes_of(self._buffer)
 
     def close(self) -> None:
-        """Spread the rows and free the buffer."""
-        self._rows[...] = self._buffer
-        self._buffer = None
+        """Spread the rows and free the buffer; called once the checksum of the chunk was found right."""
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            np.copyto(self._rows, buffer[self._skip :], casting=self._casting)
 
 
 #: Where the payload of one chunk goes: memory, a scattered place, or nowhere (it is only checked).
@@ -113,19 +138,22 @@ Sink = memoryview | Scatter | None
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A blob to be read.
+    """A blob, or some of its chunks, to be read.
 
     Attributes
     ----------
     blob
         Its index in the table.
     sinks
-        Gives the place of each of its chunks in order; a place may be shorter than the chunk, whose rest
-        only fills it.
+        Gives the place of each of the wanted chunks in order; a place may be shorter than the chunk, whose
+        rest is read and checked only. Chunks after the last place are not read.
+    first
+        Number of the chunk that the first place is for; those before it are not read.
     """
 
     blob: int
     sinks: Callable[[], Iterator[Sink]]
+    first: int = 0
 
 
 class ContainerReader(Protocol):
@@ -139,7 +167,7 @@ class ContainerReader(Protocol):
         """Give the root document, its checksum and that of the index checked."""
 
     def read(self, table: Table, targets: Iterable[Target]) -> None:
-        """Read blobs, in table order, every byte of theirs checked; raise the first fault found."""
+        """Read targets, in table order, every byte of theirs checked; raise the first fault found."""
 
     def faults(self, table: Table | None) -> Iterator[Fault]:
         """Check every byte, and give each fault."""

@@ -6,20 +6,22 @@ values in place at the very end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from jobcore._fast.counter import Counter
 from jobcore._rng import RNG, rng_algorithm, rng_restore, rng_state
-from jobcore.errors import BlobKindError, FormatError, MismatchError
-from jobcore.store.container import Scatter, Sink
+from jobcore.errors import BlobKindError, FormatError
+from jobcore.store.container import Casting, Scatter, Sink, Target
 from jobcore.store.layout import Spec, bytes_of
+from jobcore.store.overlap import covers_itself, overlaps
 from jobcore.workspace import Blob, Workspace
 
-__all__ = ["Destination", "Item", "destination"]
+__all__ = ["Destination", "Item", "conflicts", "destination"]
 
 
 @dataclass(slots=True)
@@ -28,8 +30,18 @@ class Item:
 
     Attributes
     ----------
-    blob, name, spec, dtype
-        Index in the table, name, layout and true data type.
+    blob, stored, name
+        Index in the table, name there, and wanted name.
+    spec, dtype
+        Layout and true data type.
+    rows
+        First row that is wanted and the one after the last, or ``None`` for all.
+    place
+        What the destination has for it, if anything.
+    casting
+        The rule by which it becomes the data type of its array, or ``None`` when that is its own.
+    twin
+        Whether another blob of equal content fills the same memory, so that this one is only checked.
     array
         What is filled.
     value
@@ -37,48 +49,94 @@ class Item:
     """
 
     blob: int
+    stored: str
     name: str
     spec: Spec
     dtype: np.dtype[Any]
+    rows: tuple[int, int] | None = None
+    place: Any = None
+    casting: Casting | None = None
+    twin: bool = False
     array: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty(0))
     value: Any = None
 
-    def sinks(self) -> Iterator[Sink]:
-        """Give the memory of each chunk, in order."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array that is filled."""
+        if self.rows is None:
+            return self.spec.shape
+        return (self.rows[1] - self.rows[0], *self.spec.shape[1:])
+
+    def label(self) -> str:
+        """Name it in an error."""
+        return f"{self.stored!r:.120}" + (f" (as {self.name!r:.120})" if self.name != self.stored else "")
+
+    def chunk_range(self) -> tuple[int, int]:
+        """Give the first chunk that is needed, and the one after the last."""
+        if self.rows is None:
+            return 0, self.spec.chunks
+        low, high = self.rows
+        if low == high or not self.spec.chunks:
+            return 0, 0
+        return low // self.spec.chunk_rows, -(-high // self.spec.chunk_rows)
+
+    def chunk_bytes(self) -> int:
+        """Give the size of one chunk."""
+        return self.spec.chunk_bytes
+
+    def bytes_in(self, first: int, stop: int) -> int:
+        """Give the bytes that a range of chunks holds, without what only fills the last one."""
+        whole, size = self.spec.nbytes, self.spec.chunk_bytes
+        return min(stop * size, whole) - min(first * size, whole)
+
+    def target(self, first: int, stop: int) -> Target:
+        """Give what to read for a range of chunks."""
+        return Target(self.blob, partial(self.sinks, first, stop), first)
+
+    def sinks(self, first: int, stop: int) -> Iterator[Sink]:
+        """Give the memory of each chunk of a range, in order."""
         spec, array = self.spec, np.asarray(self.array)
-        flat = bytes_of(array) if spec.chunks and array.flags.c_contiguous else None
-        for chunk in range(spec.chunks):
+        if self.casting is not None and not self.shape:
+            array = array.reshape(1)
+        begin, end = self.rows if self.rows is not None else (0, spec.row_range(spec.chunks - 1)[1])
+        straight = self.casting is None and array.flags.c_contiguous
+        flat = bytes_of(array) if straight and first < stop else None
+        for chunk in range(first, stop):
             low, high = spec.row_range(chunk)
-            if flat is None:
-                yield Scatter(array[low:high])
+            skip = max(0, begin - low)
+            low, high = low + skip - begin, min(high, end) - begin
+            if self.twin:
+                yield None
+            elif flat is None or skip:
+                yield Scatter(array[low:high], self.dtype, self.casting or "equiv", skip)
             else:
                 yield flat[low * spec.row_bytes : high * spec.row_bytes]
 
     def new_array(self) -> np.ndarray[Any, Any]:
-        """Make memory of the blob's shape and data type."""
+        """Make memory of the shape that is filled and of the blob's data type."""
         try:
-            return np.empty(self.spec.shape, self.dtype)
+            return np.empty(self.shape, self.dtype)
         except ValueError as error:
             raise FormatError(
-                f"blob {self.name!r:.120}: no array can have the shape {self.spec.shape}: {error}",
-                place=self.name,
+                f"blob {self.stored!r:.120}: no array can have the shape {self.shape}: {error}",
+                place=self.stored,
             ) from error
 
 
 class Destination(Protocol):
-    """Where loaded blobs go. The methods are called in this order."""
+    """Where loaded blobs go, by their wanted names. The methods are called in this order."""
 
-    def names(self, stored: list[str], /) -> list[str]:
-        """Give the names to load when the caller named none."""
+    def expected(self) -> Iterable[str] | None:
+        """Give the names that must come when the caller wants all; ``None`` where any will do."""
 
-    def surplus(self, stored: list[str], /) -> list[str]:
-        """Tell which of the stored blobs have no place here."""
+    def has(self, name: str, /) -> bool:
+        """Tell whether there is a place for a blob of that name."""
 
-    def problem(self, item: Item, /) -> str | None:
-        """Say why a blob does not fit, by what the table says of it."""
+    def problem(self, item: Item, cast: Casting | None, /) -> str | None:
+        """Say why a blob does not fit, by what the table says of it; else note its place."""
 
-    def check(self, items: list[Item], /) -> None:
-        """Refuse values, other than tensors, that do not fit, now that they are known."""
+    def check(self, items: list[Item], /) -> Iterator[str]:
+        """Say which values, other than tensors, do not fit, now that they are known."""
 
     def array(self, item: Item, /) -> np.ndarray[Any, Any]:
         """Give the memory for a tensor."""
@@ -115,17 +173,17 @@ def destination(into: Workspace | Mapping[str, Any] | None) -> Destination:
 
 
 class _New:
-    def names(self, stored: list[str]) -> list[str]:
-        return stored
-
-    def surplus(self, _stored: list[str]) -> list[str]:
-        return []
-
-    def problem(self, _item: Item) -> str | None:
+    def expected(self) -> None:
         return None
 
-    def check(self, _items: list[Item]) -> None:
-        return
+    def has(self, _name: str) -> bool:
+        return True
+
+    def problem(self, _item: Item, _cast: Casting | None) -> str | None:
+        return None
+
+    def check(self, _items: list[Item]) -> Iterator[str]:
+        return iter(())
 
     def array(self, item: Item) -> np.ndarray[Any, Any]:
         return item.new_array()
@@ -138,18 +196,17 @@ class _IntoMapping:
     def __init__(self, into: Mapping[str, Any]) -> None:
         self._into = into
 
-    def names(self, _stored: list[str]) -> list[str]:
-        return list(self._into)
+    def expected(self) -> Iterable[str]:
+        return self._into
 
-    def surplus(self, stored: list[str]) -> list[str]:
-        return [f"{name!r:.120}: stored, but not in the mapping" for name in stored if name not in self._into]
+    def has(self, name: str) -> bool:
+        return name in self._into
 
-    def problem(self, item: Item) -> str | None:
-        if item.name not in self._into:
-            return "asked for, but not in the mapping"
+    def problem(self, item: Item, cast: Casting | None) -> str | None:
         place, kind = self._into[item.name], item.spec.kind
+        item.place = place
         if kind == "tensor":
-            return _misfit(place, item)
+            return _misfit(place, item, cast)
         if kind == "counter":
             return (
                 None
@@ -164,54 +221,56 @@ class _IntoMapping:
             return None
         return f"a {kind} cannot be loaded in place; load it without into"
 
-    def check(self, items: list[Item]) -> None:
+    def check(self, items: list[Item]) -> Iterator[str]:
         for item in items:
             if item.spec.kind == "rng":
-                expected, found = rng_algorithm(item.value), rng_algorithm(self._into[item.name])
+                expected, found = rng_algorithm(item.value), rng_algorithm(item.place)
                 if expected != found:
-                    raise MismatchError(
-                        f"{item.name!r:.120}: expected a generator of {expected}, found one of {found}",
-                        hint="nothing was loaded",
-                    )
+                    yield f"{item.label()}: expected a generator of {expected}, found one of {found}"
 
     def array(self, item: Item) -> np.ndarray[Any, Any]:
-        return self._into[item.name]  # type: ignore[no-any-return]  # problem() has checked it
+        return item.place  # type: ignore[no-any-return]  # problem() has checked it
 
     def finish(self, item: Item) -> Any:
-        place = self._into[item.name]
         if item.spec.kind == "counter":
-            place.restore(item.value.retrieve())
+            item.place.restore(item.value.retrieve())
         elif item.spec.kind == "rng":
-            _copy_rng(item.value, place)
-        return place
+            _copy_rng(item.value, item.place)
+        return item.place
 
 
 class _IntoWorkspace:
     def __init__(self, into: Workspace) -> None:
         self._into = into
 
-    def names(self, stored: list[str]) -> list[str]:
-        return stored
+    def expected(self) -> None:
+        return None
 
-    def surplus(self, _stored: list[str]) -> list[str]:
-        return []
+    def has(self, _name: str) -> bool:
+        return True
 
-    def problem(self, item: Item) -> str | None:
+    def problem(self, item: Item, cast: Casting | None) -> str | None:
         blob = self._find(item.name)
-        if blob is None or not blob.bound:
+        if blob is None:
             return None
-        if item.spec.kind != "tensor":
-            return f"the blob is bound to an array, and a {item.spec.kind} is stored"
-        return _misfit(blob.value, item)
+        if blob.bound:
+            if item.spec.kind != "tensor":
+                return f"the blob is bound to an array, and a {item.spec.kind} is stored"
+            item.place = blob.value
+            return _misfit(blob.value, item, cast)
+        if cast is not None and item.spec.kind == blob.kind == "tensor" and blob.shape == item.shape:
+            return _misfit(blob.value, item, cast)
+        return None
 
-    def check(self, _items: list[Item]) -> None:
-        return
+    def check(self, _items: list[Item]) -> Iterator[str]:
+        return iter(())
 
     def array(self, item: Item) -> np.ndarray[Any, Any]:
         blob = self._find(item.name)
         if blob is None:
             return item.new_array()
-        array: np.ndarray[Any, Any] = blob.take_buffer(item.spec.shape, item.dtype)
+        dtype = item.dtype if item.casting is None else blob.dtype
+        array: np.ndarray[Any, Any] = blob.take_buffer(item.shape, dtype)
         return array
 
     def finish(self, item: Item) -> Blob:
@@ -235,15 +294,59 @@ class _IntoWorkspace:
         return self._into.blob(name) if self._into.has_blob(name) else None
 
 
-def _misfit(place: object, item: Item) -> str | None:
+def conflicts(items: list[Item], equal: Callable[[Item, Item], bool]) -> Iterator[str]:
+    """Find blobs that would overwrite each other, and mark those that may share a place as twins.
+
+    Parameters
+    ----------
+    items
+        Blobs whose places are known.
+    equal
+        Tells whether two blobs have the same content.
+
+    Yields
+    ------
+    str
+        What is wrong.
+    """
+    tensors = [item for item in items if item.spec.kind == "tensor" and item.place is not None]
+    for at, other, same in overlaps([item.place for item in tensors]):
+        item, before = tensors[at], tensors[other]
+        if same and equal(item, before):
+            item.twin = True
+        else:
+            yield f"{before.label()} and {item.label()}: their destinations share memory, and they differ"
+    handles: dict[int, Item] = {}
+    for item in items:
+        if item.spec.kind != "tensor" and item.place is not None:
+            before = handles.setdefault(id(item.place), item)
+            if before is not item and not equal(item, before):
+                yield f"{before.label()} and {item.label()}: they have one destination, and they differ"
+
+
+def _misfit(place: object, item: Item, cast: Casting | None) -> str | None:
     if not isinstance(place, np.ndarray) or isinstance(place, np.ma.MaskedArray):
         return f"expected a plain array for a tensor, found {_type(place)}"
-    if place.dtype != item.dtype or place.shape != item.spec.shape:
+    if place.shape != item.shape or (place.dtype != item.dtype and cast is None):
+        more = ""
+        if place.shape == item.shape and np.can_cast(item.dtype, place.dtype, "same_kind"):
+            more = ", which cast=True would convert it to"
         return (
-            f"stored is {item.dtype} of shape {item.spec.shape}, the destination is {place.dtype} of shape "
-            f"{place.shape}"
+            f"stored is {item.dtype} of shape {item.shape}, the destination is {place.dtype} of shape "
+            f"{place.shape}{more}"
         )
-    return None if place.flags.writeable else "the destination is read-only"
+    if cast is not None and place.dtype != item.dtype:
+        if not np.can_cast(item.dtype, place.dtype, cast):
+            return (
+                f"stored is {item.dtype}, the destination is {place.dtype}, and the casting rule {cast!r} does "
+                "not allow that"
+            )
+        if not item.shape and item.spec.chunks > 1:
+            return "a single element that lies in several chunks cannot be converted"
+        item.casting = cast
+    if not place.flags.writeable:
+        return "the destination is read-only"
+    return "several elements of the destination share memory" if covers_itself(place) else None
 
 
 def _type(value: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -17,12 +18,25 @@ from jobcore.errors import BlobValueError, FormatError, VersionError
 from jobcore.store.layout import DATA_TYPES, Spec, parse_spec
 from jobcore.store.names import check_name, escape
 
-__all__ = ["FORMAT", "ArrayDocuments", "Header", "Table", "check_json", "dump_root", "parse_root"]
+__all__ = [
+    "FORMAT",
+    "ArrayDocuments",
+    "Header",
+    "Table",
+    "check_json",
+    "dump_root",
+    "dumps",
+    "parse_root",
+    "root_frame",
+]
 
-#: The version of the format that is written, and the only one that is read so far.
+#: The version of the format that a plain ``zarr.zip`` has.
 FORMAT = 1
+#: The version of the directory container.
+FORMAT_2 = 2
 WRITER = f"jobcore {__version__}"
 _MAX_DEPTH = 64
+_HASH = re.compile(r"[0-9a-f]{32}")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -40,10 +54,17 @@ class ArrayDocuments:
     ----------
     specs
         The distinct specs.
+    container
+        Name of the container, which decides the codecs.
     """
 
-    def __init__(self, specs: Sequence[Spec]) -> None:
-        self._frames = [_frame(spec) for spec in specs]
+    def __init__(self, specs: Sequence[Spec], container: str = "zarr.zip") -> None:
+        self._frames = [_frame(spec, container) for spec in specs]
+
+    @property
+    def frames(self) -> list[tuple[bytes, bytes]]:
+        """The text before and after the name, of each spec."""
+        return self._frames
 
     def document(self, name: str, spec: int) -> bytes:
         """Give the document of a blob.
@@ -64,10 +85,13 @@ class ArrayDocuments:
         return head + _encode(name).encode() + tail
 
 
-def _frame(spec: Spec) -> tuple[bytes, bytes]:
+def _frame(spec: Spec, container: str) -> tuple[bytes, bytes]:
     codec: dict[str, Any] = {"name": "bytes"}
     if DATA_TYPES[spec.data_type] > 1:
         codec["configuration"] = {"endian": "big" if spec.big_endian else "little"}
+    codecs = [codec]
+    if container == "zarr":
+        codecs.append({"name": "crc32c"})
     document = {
         "zarr_format": 3,
         "node_type": "array",
@@ -76,7 +100,7 @@ def _frame(spec: Spec) -> tuple[bytes, bytes]:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(spec.chunk_shape)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
         "fill_value": _fill_value(spec.data_type),
-        "codecs": [codec],
+        "codecs": codecs,
         "dimension_names": _dimension_names(spec.stored_shape),
         "attributes": {"jobcore": {"kind": spec.kind, "dtype": spec.dtype}},
     }
@@ -118,6 +142,11 @@ class Header:
     writer: str = WRITER
     container: str = "zarr.zip"
 
+    @property
+    def format(self) -> int:
+        """The lowest version of the format that can say all this."""
+        return FORMAT if self.container == "zarr.zip" else FORMAT_2
+
 
 @dataclass(slots=True)
 class Table:
@@ -135,6 +164,8 @@ class Table:
         Offset in the file of each chunk, in bytes.
     crc32
         Checksum of each chunk.
+    crc32c, hash
+        In a directory, in place of the two before: checksum and 128-bit hash of each chunk, as hex digits.
     first
         Index in `place` of each blob's first chunk, and the number of all chunks at the end.
     """
@@ -144,6 +175,8 @@ class Table:
     specs: list[Spec]
     place: list[int] = field(default_factory=list)
     crc32: list[int] = field(default_factory=list)
+    crc32c: list[int] = field(default_factory=list)
+    hash: list[str] = field(default_factory=list)
     first: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -184,8 +217,28 @@ def dump_root(header: Header, table: Table) -> bytes:
     bytes
         UTF-8 JSON text.
     """
+    columns = {
+        "name": table.names,
+        "spec": table.spec,
+        "specs": [spec.to_json() for spec in table.specs],
+        **_chunk_columns(header, table),
+    }
+    head, tail = root_frame(header)
+    return head + dumps(columns) + tail
+
+
+def _chunk_columns(header: Header, table: Table) -> dict[str, list[Any]]:
+    if header.container == "zarr":
+        return {"crc32c": table.crc32c, "hash": table.hash}
+    return {"place": table.place, "crc32": table.crc32}
+
+
+def root_frame(header: Header) -> tuple[bytes, bytes]:
+    """Write the root document before and after its table."""
     inner = {
-        "format": FORMAT,
+        # A directory has no other place for its digest; zeros stand for it until all else is known.
+        **({"sha256": "0" * 64} if header.container == "zarr" else {}),
+        "format": header.format,
         "writer": header.writer,
         "container": header.container,
         "run": header.run,
@@ -195,15 +248,9 @@ def dump_root(header: Header, table: Table) -> bytes:
         "stop": header.stop,
         "user": header.user,
         "skipped": [list(pair) for pair in header.skipped],
-        "blobs": {
-            "name": table.names,
-            "spec": table.spec,
-            "specs": [spec.to_json() for spec in table.specs],
-            "place": table.place,
-            "crc32": table.crc32,
-        },
     }
-    return dumps({"zarr_format": 3, "node_type": "group", "attributes": {"jobcore": inner}})
+    text = dumps({"zarr_format": 3, "node_type": "group", "attributes": {"jobcore": inner}})
+    return text[:-3] + b',"blobs":', b"}}}"
 
 
 def parse_root(data: bytes | bytearray, path: str) -> tuple[Header, Table]:
@@ -232,26 +279,28 @@ def parse_root(data: bytes | bytearray, path: str) -> tuple[Header, Table]:
         root = json.loads(data)
         inner = root["attributes"]["jobcore"]
         version = inner["format"]
-    except (ValueError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:
+        expected = FORMAT_2 if inner.get("container") == "zarr" else FORMAT
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(
             f"{path}: root document: expected the attributes of a jobcore database, found "
             f"{bytes(data[:60])!r} ({type(error).__name__}: {error})",
             path=path,
             place="root",
         ) from error
-    if type(version) is not int or version != FORMAT:
-        raise version_error(path, version)
+    if type(version) is not int or version != expected:
+        raise version_error(path, version, expected)
     try:
-        return _parse_header(inner), _parse_table(inner["blobs"])
+        header = _parse_header(inner)
+        return header, _parse_table(inner["blobs"], header.container)
     except (FormatError, KeyError, TypeError, ValueError) as error:
         text = error.message if isinstance(error, FormatError) else f"{type(error).__name__}: {error}"
         raise FormatError(f"{path}: root document: {text}", path=path, place="root") from error
 
 
-def version_error(path: str, found: object) -> VersionError:
+def version_error(path: str, found: object, expected: int = FORMAT) -> VersionError:
     """Make the error for a format version that is not known."""
     return VersionError(
-        f"{path}: expected format version {FORMAT}, found {found!r:.40}",
+        f"{path}: expected format version {expected}, found {found!r:.40}",
         path=path,
         place="root",
         hint="a newer jobcore wrote it: pip install -U jobcore",
@@ -281,9 +330,11 @@ def _parse_header(inner: dict[str, Any]) -> Header:
     )
 
 
-def _parse_table(blobs: dict[str, Any]) -> Table:
-    names, spec, place, crc32 = (blobs[column] for column in ("name", "spec", "place", "crc32"))
-    for column in (names, spec, place, crc32, blobs["specs"]):
+def _parse_table(blobs: dict[str, Any], container: str) -> Table:
+    names, spec = blobs["name"], blobs["spec"]
+    first, second = ("crc32c", "hash") if container == "zarr" else ("crc32", "place")
+    sums, other = blobs[first], blobs[second]
+    for column in (names, spec, sums, other, blobs["specs"]):
         _expect(isinstance(column, list), "columns as arrays", column)
     specs = [parse_spec(row, f"specs[{i}]") for i, row in enumerate(blobs["specs"])]
     for name in names:
@@ -295,15 +346,19 @@ def _parse_table(blobs: dict[str, Any]) -> Table:
     _expect(all(type(i) is int and 0 <= i < len(specs) for i in spec), "indices into specs", "another value")
     # Before anything is made for each chunk: a table may claim more chunks than any file could hold.
     chunks = sum(specs[i].chunks for i in spec)
-    _expect(len(place) == chunks, f"places of {chunks} chunks", f"{len(place)}")
-    _expect(len(crc32) == chunks, f"checksums of {chunks} chunks", f"{len(crc32)}")
-    _expect(all(type(n) is int and 0 <= n < 2**32 for n in crc32), "32-bit checksums", "another value")
-    _expect(all(type(n) is int and n >= 0 for n in place), "places as offsets", "another value")
-    table = Table(names, spec, specs, place, crc32)
+    _expect(len(sums) == chunks, f"checksums of {chunks} chunks", f"{len(sums)}")
+    _expect(all(type(n) is int and 0 <= n < 2**32 for n in sums), "32-bit checksums", "another value")
+    if container == "zarr":
+        _expect(len(other) == chunks, f"hashes of {chunks} chunks", f"{len(other)}")
+        _expect(all(isinstance(text, str) and _HASH.fullmatch(text) for text in other), "hashes", "another value")
+        return Table(names, spec, specs, crc32c=sums, hash=other)
+    _expect(len(other) == chunks, f"places of {chunks} chunks", f"{len(other)}")
+    _expect(all(type(n) is int and n >= 0 for n in other), "places as offsets", "another value")
+    table = Table(names, spec, specs, other, sums)
     end = 0
     for blob in range(len(names)):
         size = table.spec_of(blob).chunk_bytes
-        for at in place[table.first[blob] : table.first[blob + 1]]:
+        for at in other[table.first[blob] : table.first[blob + 1]]:
             _expect(at >= end, "places in order and apart", f"{at} for a chunk of {names[blob]!r:.80}")
             end = at + size
     return table

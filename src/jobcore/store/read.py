@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import difflib
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from jobcore._dtypes import dtype_from_spec, spec_text
 from jobcore.errors import FormatError, MismatchError
 from jobcore.store import container, files
-from jobcore.store.destinations import Destination, Item, destination
+from jobcore.store.container import Casting
+from jobcore.store.destinations import Destination, Item, conflicts, destination
 from jobcore.store.layout import KINDS, Spec, storage_of
-from jobcore.store.metadata import FORMAT, parse_root
-from jobcore.store.records import BlobInfo, DatabaseInfo, VerifyReport
+from jobcore.store.metadata import parse_root
+from jobcore.store.progress import Meter, Progress
+from jobcore.store.records import BlobInfo, DatabaseInfo, LoadReport, VerifyReport
+from jobcore.store.selection import Names, Rename, closest, select
 from jobcore.store.values import decode
 from jobcore.store.verification import verify, wrong_digest
 from jobcore.workspace import Workspace
 
 __all__ = ["Database", "inspect", "load", "open_database"]
+
+_log = logging.getLogger("jobcore.store")
 
 _LISTED = 200
 _COMPARED = 10
@@ -58,8 +63,15 @@ def open_database(path: str | os.PathLike[str], *, digest: str | None = None) ->
 
 def load(
     path: str | os.PathLike[str],
-    names: Iterable[str] | None = None,
+    names: Names = None,
     into: Workspace | Mapping[str, Any] | None = None,
+    *,
+    strict: bool = True,
+    rename: Rename = None,
+    prefix: str | None = None,
+    cast: bool | Casting = False,
+    progress: Progress | None = None,
+    report: Callable[[LoadReport], object] | None = None,
 ) -> dict[str, Any]:
     """Load blobs from a file; every byte of theirs is checked.
 
@@ -67,13 +79,13 @@ def load(
     ----------
     path
         The file.
-    names, into
+    names, into, strict, rename, prefix, cast, progress, report
         As for :meth:`Database.load`.
 
     Returns
     -------
     dict
-        Name to value, in the order of `names` or of the file.
+        Name to value, in the order of `names`, of a mapping `into`, or of the file.
 
     Raises
     ------
@@ -87,9 +99,19 @@ def load(
     Examples
     --------
     >>> weights = jobcore.load("model.zarr.zip")["w"]  # doctest: +SKIP
+    >>> head = jobcore.load("model.zarr.zip", prefix="head/")  # doctest: +SKIP
     """
     with open_database(path) as database:
-        return database.load(names, into)
+        return database.load(
+            names,
+            into,
+            strict=strict,
+            rename=rename,
+            prefix=prefix,
+            cast=cast,
+            progress=progress,
+            report=report,
+        )
 
 
 def inspect(path: str | os.PathLike[str]) -> DatabaseInfo:
@@ -167,7 +189,7 @@ class Database:
             blobs.append(BlobInfo(name, spec.kind, texts[index], spec.shape, spec.nbytes, spec.chunks))
         return DatabaseInfo(
             path=self.path,
-            format=FORMAT,
+            format=header.format,
             writer=header.writer,
             container=header.container,
             run=header.run,
@@ -190,43 +212,102 @@ class Database:
         """Check every byte of the file, see :func:`verify`."""
         return verify(self.path, digest=self._reader.digest)
 
-    def read(self, name: str) -> Any:
-        """Load one blob.
+    def read(self, name: str, rows: slice | None = None) -> Any:
+        """Load one blob, or some rows of an array.
 
         Parameters
         ----------
         name
             Its name.
+        rows
+            Which rows along axis 0, by the rules of NumPy for a slice of step 1; all by default. Only the
+            chunks that hold them are read, each of them whole and checked.
 
         Returns
         -------
         object
-            Its value, as :meth:`load` gives it.
+            Its value, as :meth:`load` gives it; with `rows` an array of these rows.
 
         Raises
         ------
         MismatchError
-            There is no such blob.
+            There is no such blob, or `rows` was given and it is no array of at least one axis.
+        ValueError
+            `rows` has another step than 1.
         ChecksumError, FormatError
             It is damaged.
         """
-        return self.load([name])[name]
+        if rows is None:
+            return self.load([name])[name]
+        if not isinstance(rows, slice):
+            raise TypeError(f"expected rows as a slice, found {type(rows).__qualname__}")
+        if rows.step not in (None, 1):
+            raise ValueError(f"expected rows of step 1, found {rows!r}; index the array that you get")
+        (item,) = self._plan(destination(None), [name])
+        if item.spec.kind != "tensor" or not item.shape:
+            found = f"a {item.spec.kind}" if item.spec.kind != "tensor" else "an array without axes"
+            raise MismatchError(
+                f"{self.path}: blob {name!r:.120}: expected an array that has rows, found {found}",
+                hint="leave out rows=",
+            )
+        start, stop, _ = rows.indices(item.shape[0])
+        item.rows = start, max(start, stop)
+        item.array = item.new_array()
+        self._reader.read(self._table, [item.target(*item.chunk_range())])
+        return item.array
 
     def load(
-        self, names: Iterable[str] | None = None, into: Workspace | Mapping[str, Any] | None = None
+        self,
+        names: Names = None,
+        into: Workspace | Mapping[str, Any] | None = None,
+        *,
+        strict: bool = True,
+        rename: Rename = None,
+        prefix: str | None = None,
+        cast: bool | Casting = False,
+        progress: Progress | None = None,
+        report: Callable[[LoadReport], object] | None = None,
     ) -> dict[str, Any]:
         """Load blobs.
+
+        Stored names become wanted names in this order: `names` picks among the stored ones, `prefix` is cut
+        off, `rename` is asked with what is left. `into` and the result have the wanted names.
 
         Parameters
         ----------
         names
-            Which ones; all when ``None``.
+            Which ones, by their stored names: an iterable, or a callable that is true for those wanted. All
+            when ``None``.
         into
             Where to. ``None``: new values. A mapping of names to writable arrays of equal shape and dtype, of
             any layout, which are filled in place; counters and random generators are set in place likewise.
-            Without `names` it must have exactly the blobs of the file. A workspace: blobs are created, filled
-            in place where they have the same shape and dtype, or get a new value; bound arrays are always
-            filled in place.
+            Without `names` it must have exactly the blobs that are selected; with `names` it may have more.
+            Arrays of it may not share memory, except that blobs of equal content may fill one and the same
+            array. A workspace: blobs are created, filled in place where they have the same shape and dtype,
+            or get a new value; bound arrays are always filled in place.
+        strict
+            Whether missing names, and blobs for which `into` has no place, are errors. If not, they are left
+            out, and told to `report`, or else in one warning of the log ``"jobcore.store"``. What has a place
+            and does not fit it is always an error.
+        rename
+            A mapping of names to other names, where names that it lacks stay; or a callable that gives the
+            other name. ``None`` as the other name drops the blob. Every name in a mapping must be stored, and
+            no two blobs may get one name.
+        prefix
+            Take only blobs whose stored name begins with this text, its separator included (``"encoder/"``),
+            and cut it off.
+        cast
+            Whether arrays of `into` of another dtype are filled by conversion, one chunk at a time: ``True``
+            is ``"same_kind"``, and each name of a NumPy casting rule means that rule. In a workspace the
+            blob keeps its dtype then. Overflow warns as :func:`numpy.errstate` says.
+        progress
+            Is called in the loading thread with the bytes that are done and the bytes of the whole load, at
+            least every 256 MiB, about every second and for each chunk that takes longer, and at the end. An
+            exception of it ends the load as damage does. Slow loads also appear in the log
+            ``"jobcore.store"``, level INFO, about every 10 s.
+        report
+            Is called with what is loaded, missing and unexpected, before anything is touched; an exception of
+            it prevents the load.
 
         Returns
         -------
@@ -237,65 +318,124 @@ class Database:
         Raises
         ------
         MismatchError
-            Names that are not there, arrays that do not fit, blobs that `into` has no place for: all of them
-            are listed, and nothing was touched.
+            Names that are not there, arrays that do not fit, blobs that `into` has no place for, names that
+            become one: all of them are listed, and nothing was touched.
         ChecksumError
             A blob is damaged; the text names it. Arrays of a mapping and bound arrays may then hold anything,
             blobs that were being filled in place are empty, and everything else is as it was.
         FormatError
             A blob does not follow the format, or its dtype needs a package that is missing.
+        ValueError
+            `cast` is no casting rule, or there is no `into` to convert for.
         ClosedError
             The database was closed.
         """
         target = destination(into)
-        items = self._plan(names, target)
-        values = {item.name: item for item in items}
+        rule = _rule(cast)
+        if rule is not None and into is None:
+            raise ValueError("expected into= beside cast=: new arrays have the stored data type")
+        items = self._plan(target, names, prefix, rename, strict, rule, report)
         ordered = sorted(items, key=lambda item: item.blob)
+        meter = Meter(self.path, sum(item.spec.nbytes for item in items), progress)
         # What is no tensor is small. It comes first, so that a bad one is found before any array is touched.
         small = [item for item in ordered if item.spec.kind != "tensor"]
-        self._read(small, [np.empty(item.spec.shape, item.dtype) for item in small], keep=True)
-        target.check(small)
+        for item in small:
+            item.array = item.new_array()
+        self._read(small, meter)
+        self._decode(small)
+        self._refuse(list(target.check(small)))
         tensors = [item for item in ordered if item.spec.kind == "tensor"]
-        self._read(tensors, [target.array(item) for item in tensors], keep=False)
-        return {name: target.finish(item) for name, item in values.items()}
+        for item in tensors:
+            item.array = target.array(item)
+        self._read(tensors, meter)
+        meter.end()
+        return {item.name: target.finish(item) for item in items}
 
-    def _plan(self, names: Iterable[str] | None, target: Destination) -> list[Item]:
-        if isinstance(names, str):
-            raise TypeError(f"expected names as an iterable of texts, found the single text {names!r:.80}")
-        wanted = list(dict.fromkeys(names)) if names is not None else target.names(self._table.names)
-        problems: list[str] = []
-        if names is None:
-            problems += target.surplus(self._table.names)
+    def _plan(
+        self,
+        target: Destination,
+        names: Names,
+        prefix: str | None = None,
+        rename: Rename = None,
+        strict: bool = True,
+        cast: Casting | None = None,
+        report: Callable[[LoadReport], object] | None = None,
+    ) -> list[Item]:
+        selection = select(self._blobs, names, prefix, rename)
+        expected = target.expected()
         items: list[Item] = []
+        misfits: list[str] = []
+        unexpected: list[tuple[str, str]] = []
         dtypes: dict[int, np.dtype[Any]] = {}
-        missing = 0
-        for name in wanted:
-            blob = self._blobs.get(name)
-            if blob is None:
-                missing += 1
-                problems.append(self._missing(name, missing <= _COMPARED))
+        for stored, name in selection.chosen:
+            if not target.has(name):
+                unexpected.append((stored, name))
                 continue
+            blob = self._blobs[stored]
             index = self._table.spec[blob]
             if index not in dtypes:
-                dtypes[index] = self._dtype(name, self._table.specs[index])
-            item = Item(blob, name, self._table.specs[index], dtypes[index])
-            problem = target.problem(item)
+                dtypes[index] = self._dtype(stored, self._table.specs[index])
+            item = Item(blob, stored, name, self._table.specs[index], dtypes[index])
+            problem = target.problem(item, cast)
             if problem is not None:
-                problems.append(f"{name!r:.120}: {problem}")
+                misfits.append(f"{item.label()}: {problem}")
             items.append(item)
+        missing = [(name, self._blobs) for name in selection.missing]
+        if names is None and expected is not None:
+            by_name = {item.name: item for item in items}
+            chosen = {name: 0 for _, name in selection.chosen}
+            missing += [(name, chosen) for name in expected if name not in by_name]
+            if not selection.problems:
+                items = [by_name[name] for name in expected if name in by_name]
+        problems = selection.problems
+        if strict:
+            problems += [
+                f"{name!r:.120}: no such blob is stored" + (closest(name, known) if at < _COMPARED else "")
+                for at, (name, known) in enumerate(missing)
+            ]
+            found = "stored" if names is None else "asked for"
+            problems += [f"{_as(*pair)}: {found}, but not in the mapping" for pair in unexpected]
+        self._refuse(problems + misfits)
+        self._refuse(list(conflicts(items, self._equal)))
+        self._tell(items, [name for name, _ in missing], [stored for stored, _ in unexpected], report)
+        return items
+
+    def _refuse(self, problems: list[str]) -> None:
         if problems:
             more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
             raise MismatchError(
                 f"{self.path}: what is stored and what was asked for differ in {len(problems)} places: "
                 + "; ".join(problems[:_LISTED])
                 + more,
-                hint="name the blobs you want with names=, or correct the destination; nothing was loaded",
+                hint="name the blobs you want with names=, map their names with rename= or prefix=, or correct "
+                "the destination; nothing was loaded",
             )
-        return items
 
-    def _missing(self, name: object, compare: bool) -> str:
-        close = difflib.get_close_matches(str(name), self._blobs, n=3) if compare else []
-        return f"{name!r:.120}: no such blob is stored" + (f" (there is {', '.join(close)})" if close else "")
+    def _tell(
+        self,
+        items: list[Item],
+        missing: list[str],
+        unexpected: list[str],
+        report: Callable[[LoadReport], object] | None,
+    ) -> None:
+        if report is not None:
+            loaded = tuple((item.stored, item.name) for item in items)
+            report(LoadReport(self.path, loaded, tuple(missing), tuple(unexpected)))
+        elif missing or unexpected:
+            _log.warning(
+                "%s: %d names are missing: %s; %d blobs have no place: %s",
+                self.path,
+                len(missing),
+                _some(missing),
+                len(unexpected),
+                _some(unexpected),
+            )
+
+    def _equal(self, one: Item, other: Item) -> bool:
+        # By the checksums of the table; both blobs are read and checked all the same.
+        table = self._table
+        sums = [table.crc32[table.first[item.blob] : table.first[item.blob + 1]] for item in (one, other)]
+        return table.spec[one.blob] == table.spec[other.blob] and sums[0] == sums[1]
 
     def _dtype(self, name: str, spec: Spec) -> np.dtype[Any]:
         try:
@@ -328,19 +468,36 @@ class Database:
             )
         return dtype
 
-    def _read(self, items: list[Item], arrays: list[np.ndarray[Any, Any]], keep: bool) -> None:
-        for item, array in zip(items, arrays, strict=True):
-            item.array = array
-        self._reader.read(self._table, (container.Target(item.blob, item.sinks) for item in items))
-        if not keep:
-            return
+    def _read(self, items: list[Item], meter: Meter) -> None:
+        meter.read(items, lambda targets: self._reader.read(self._table, targets))
+
+    def _decode(self, items: list[Item]) -> None:
         for item in items:
             try:
                 item.value = decode(item.spec.kind, item.array)
             except FormatError as error:
                 raise FormatError(
-                    f"{self.path}: blob {item.name!r:.120}: {error.message}",
+                    f"{self.path}: blob {item.stored!r:.120}: {error.message}",
                     path=self.path,
-                    place=item.name,
+                    place=item.stored,
                     hint=error.hint,
                 ) from error
+
+
+def _rule(cast: object) -> Casting | None:
+    if isinstance(cast, bool):
+        return "same_kind" if cast else None
+    rules: tuple[Casting, ...] = get_args(Casting)
+    for rule in rules:
+        if cast == rule:
+            return rule
+    raise ValueError(f"expected cast as a bool or one of {', '.join(rules)}, found {cast!r:.80}")
+
+
+def _as(stored: str, name: str) -> str:
+    return f"{stored!r:.120}" + (f" (as {name!r:.120})" if name != stored else "")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return (", ".join(f"{name!r:.120}" for name in names[:10]) or "none") + more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BlobInfo", "DatabaseInfo", "Fault", "VerifyReport", "WriteResult"]
+__all__ = ["BlobInfo", "DatabaseInfo", "Fault", "LoadReport", "VerifyReport", "WriteResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,28 @@ class DatabaseInfo:
     skipped: tuple[tuple[str, str], ...]
     size_bytes: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What a load takes and what it leaves out, told before anything is read.
+
+    Attributes
+    ----------
+    path
+        Absolute path of the file.
+    loaded
+        Stored name and wanted name of each blob that is loaded.
+    missing
+        Names that were asked for, or that the destination has, and for which nothing is stored.
+    unexpected
+        Stored names of the blobs for which the destination has no place.
+    """
+
+    path: str
+    loaded: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def write_database(
         skipped=(*left_out, *collected.skipped),
         container=db_type,
     )
-    table = _table(collected, chunks)
+    table = make_table(collected, chunks)
     final = files.absolute(path)
     needed = sum(spec.chunk_bytes * spec.chunks for spec in map(table.spec_of, range(len(table.names))))
     try:
@@ -185,7 +185,7 @@ def write_database(
     return WriteResult(final, written.size_bytes, written.digest, len(table.names), header.skipped)
 
 
-def _table(collected: Collected, chunks: ChunkPolicy) -> Table:
+def make_table(collected: Collected, chunks: ChunkPolicy) -> Table:
     specs: list[Spec] = []
     index: dict[Any, int] = {}
     column: list[int] = []

@@ -24,10 +24,12 @@ __all__ = [
     "build_index",
     "check_digest",
     "header_bytes",
+    "index_end",
     "local_header",
     "parse_directory",
     "parse_tail",
     "root_entry",
+    "wide_from",
 ]
 
 ALIGNMENT = 64
@@ -161,12 +163,38 @@ def build_index(entries: list[Entry], start: int) -> tuple[bytes, str]:
     tuple of bytes and str
         The index, and its digest as ``"sha256:<hex>"``.
     """
-    parts = [_central_header(entry) for entry in entries]
-    size = sum(map(len, parts))
-    parts += _end_records(Tail(len(entries), start, size, 0))
-    body = b"".join(parts)
-    digest = hashlib.sha256(body).hexdigest()
-    return body + _COMMENT + digest.encode(), f"sha256:{digest}"
+    directory = b"".join(map(_central_header, entries))
+    end, digest = index_end(directory, len(entries), start)
+    return directory + end, digest
+
+
+def index_end(directory: bytes | memoryview, entries: int, start: int) -> tuple[bytes, str]:
+    """Build what follows the central directory.
+
+    Parameters
+    ----------
+    directory
+        The central directory.
+    entries
+        Number of its entries.
+    start
+        Offset in the file at which it lies, in bytes.
+
+    Returns
+    -------
+    tuple of bytes and str
+        The end records, and the digest of the index as ``"sha256:<hex>"``.
+    """
+    records = b"".join(_end_records(Tail(entries, start, len(directory), 0)))
+    hashed = hashlib.sha256(directory)
+    hashed.update(records)
+    digest = hashed.hexdigest()
+    return records + _COMMENT + digest.encode(), f"sha256:{digest}"
+
+
+def wide_from() -> int:
+    """Give the value from which on a field is wide."""
+    return _WIDE32
 
 
 def _end_records(tail: Tail) -> list[bytes]:

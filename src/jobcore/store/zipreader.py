@@ -246,9 +246,9 @@ class ZipReader:
             name, spec = table.names[target.blob], table.spec[target.blob]
             # Before a blob's first entry lie all chunks of the blobs before it, and a document for each.
             at = table.first[target.blob] + target.blob
-            for chunk, sink in enumerate(target.sinks()):
-                yield _Step(entries[at], name, chunk, sink)
-                at += 1
+            for chunk, sink in enumerate(target.sinks(), target.first):
+                yield _Step(entries[at + chunk], name, chunk, sink)
+            at = table.first[target.blob + 1] + target.blob
             yield _Step(entries[at], name, -1, None, documents.document(name, spec))
 
     def _all_steps(self, table: Table | None, entries: list[Entry]) -> Iterator[_Step]:

@@ -1,33 +1,35 @@
-"""The plain writer of the ``zarr.zip`` container: one pass over the data, in order, by ``pwrite``.
+"""The writer of the ``zarr.zip`` container: the whole file is laid out by native code, and written as it is made.
 
-The checksum of a payload stands in the header before it. Small entries are put together in memory first; the
-header of a large one is written after its payload, into the room left for it, so that each piece is read from
-memory once, while it is in the processor's cache.
+A small database is put together in memory and written by one call. A large one is a stream of aligned blocks that
+native threads write, around the page cache where it is to be durable. A snapshot is the file itself, made in an
+arena, from where it is written later.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from jobcore._fast.crc import crc32 as crc32_of
-from jobcore.store import files
+from jobcore._fast.chunk import BlockWriter
+from jobcore._fast.image import Arena, ZipImage
+from jobcore.store import arenas, files
 from jobcore.store.container import Content, Written
 from jobcore.store.layout import Spec, bytes_of
-from jobcore.store.metadata import ArrayDocuments, dump_root
+from jobcore.store.metadata import ArrayDocuments, dumps, root_frame
 from jobcore.store.names import escape
-from jobcore.store.zipformat import ROOT_KEY, Entry, build_index, header_bytes, local_header
+from jobcore.store.zipformat import index_end, wide_from
 
-__all__ = ["ZipOutput", "ZipWriter"]
+__all__ = ["ZipOutput", "ZipSnapshot", "bound"]
 
-_BATCH = 1 << 20
-_LARGE = 1 << 18
-_PIECE = 1 << 20
-_GATHER = 1 << 22  # bytes copied at a time from memory that is not contiguous
-_ZEROS = bytes(1 << 16)
+_GATHER = 1 << 19  # bytes copied at a time from memory that is not contiguous; short, for the GIL is held
+_SMALL = 4 << 20  # a database up to this size, in bytes, is written by one call
+_BLOCK = 4 << 20
+_BLOCKS = 8
+_THREADS = min(2, os.cpu_count() or 1)
+_STEP = 8 << 20
 
 
 class ZipOutput:
@@ -43,138 +45,33 @@ class ZipOutput:
 
     def __init__(self, final: str, *, durable: bool) -> None:
         self._durable = durable
-        fd, self.temporary = files.create_temporary(final)
-        self._writer = ZipWriter(fd)
+        self._fd, self.temporary = files.create_temporary(final)
 
     def write(self, content: Content) -> Written:
         """Write everything."""
-        table, out = content.table, self._writer
-        documents = ArrayDocuments(table.specs)
-        for blob, (name, array) in enumerate(zip(content.names, content.arrays, strict=True)):
-            spec = table.spec_of(blob)
-            key = escape(name)
-            for chunk in range(spec.chunks):
-                place, crc32 = out.add_chunk(
-                    spec.chunk_key(key, chunk), spec.chunk_bytes, _pieces(array, spec, chunk)
-                )
-                table.place.append(place)
-                table.crc32.append(crc32)
-            out.add_document(f"{key}/zarr.json", documents.document(name, table.spec[blob]))
-        return Written(*out.finish(dump_root(content.header, table)))
+        most = bound(content)
+        if most <= _SMALL:
+            with arenas.taken(most) as arena:
+                written = fill(arena, content)
+                arena.write_to(self._fd, written.size_bytes, _SMALL, 1, direct=False)
+            return written
+        writer = BlockWriter(self._fd, _BLOCK, _BLOCKS, _THREADS, self._durable)
+        try:
+            written = fill(writer, content)
+            writer.finish()
+        finally:
+            writer.close()
+        return written
+
+    def write_snapshot(self, snapshot: ZipSnapshot) -> Written:
+        """Write a database that was made before."""
+        written, arena = snapshot.written, snapshot.arena
+        direct = self._durable and written.size_bytes > _SMALL
+        arena.write_to(self._fd, written.size_bytes, _STEP, _THREADS, direct)
+        return written
 
     def sync(self) -> None:
         """Force the file to the disk."""
-        self._writer.sync()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
-
-
-def _pieces(array: np.ndarray[Any, Any], spec: Spec, chunk: int) -> Iterator[memoryview]:
-    low, high = spec.row_range(chunk)
-    if array.flags.c_contiguous:
-        flat = bytes_of(array)
-        yield flat[low * spec.row_bytes : high * spec.row_bytes]
-    else:
-        step = max(1, _GATHER // spec.row_bytes)
-        for at in range(low, high, step):
-            rows = np.ascontiguousarray(array[at : min(at + step, high)])
-            yield bytes_of(rows)
-    missing = (spec.chunk_rows - (high - low)) * spec.row_bytes
-    while missing > 0:
-        yield memoryview(_ZEROS)[:missing]
-        missing -= len(_ZEROS)
-
-
-class ZipWriter:
-    """Writes one database into a new file.
-
-    Parameters
-    ----------
-    fd
-        Descriptor of an empty file, open for writing; it is closed by :meth:`close`.
-
-    Notes
-    -----
-    Not thread-safe: one thread writes one database.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._entries: list[Entry] = []
-        self._batch = bytearray()
-        self._end = 0  # offset at which the next entry starts; the batch ends here
-
-    def add_chunk(self, key: str, size: int, pieces: Iterable[memoryview]) -> tuple[int, int]:
-        """Write a chunk.
-
-        Parameters
-        ----------
-        key
-            Its key.
-        size
-            Its size, in bytes.
-        pieces
-            Its bytes, in order; `size` of them altogether.
-
-        Returns
-        -------
-        tuple of int and int
-            Offset of its first byte in the file, and its CRC-32.
-        """
-        if size < _LARGE:
-            return self._add_small(key, b"".join(pieces))
-        self._flush()
-        offset = self._end
-        head = header_bytes(key, offset, size)
-        at, crc32 = offset + head, 0
-        for piece in pieces:
-            for begin in range(0, len(piece), _PIECE):
-                part = piece[begin : begin + _PIECE]
-                crc32 = crc32_of(part, crc32)
-                files.write_all(self._fd, part, at)
-                at += len(part)
-        entry = Entry(key, offset, size, crc32)
-        files.write_all(self._fd, local_header(entry), offset)
-        self._entries.append(entry)
-        self._end = at
-        return offset + head, crc32
-
-    def add_document(self, key: str, data: bytes) -> None:
-        """Write a metadata document.
-
-        Parameters
-        ----------
-        key
-            Its key.
-        data
-            Its text.
-        """
-        self._add_small(key, data)
-
-    def finish(self, root: bytes) -> tuple[str, int]:
-        """Write the root document and the index.
-
-        Parameters
-        ----------
-        root
-            The root document.
-
-        Returns
-        -------
-        tuple of str and int
-            Digest, and size of the file in bytes.
-        """
-        self._add_small(ROOT_KEY, root)
-        index, digest = build_index(self._entries, self._end)
-        self._batch += index
-        self._end += len(index)
-        self._flush()
-        return digest, self._end
-
-    def sync(self) -> None:
-        """Force everything to the disk."""
         files.sync_file(self._fd)
 
     def close(self) -> None:
@@ -183,20 +80,102 @@ class ZipWriter:
         if fd >= 0:
             os.close(fd)
 
-    def _add_small(self, key: str, data: bytes) -> tuple[int, int]:
-        crc32 = crc32_of(data)
-        entry = Entry(key, self._end, len(data), crc32)
-        head = local_header(entry)
-        self._entries.append(entry)
-        self._batch += head
-        self._batch += data
-        place = self._end + len(head)
-        self._end = place + len(data)
-        if len(self._batch) >= _BATCH:
-            self._flush()
-        return place, crc32
 
-    def _flush(self) -> None:
-        if self._batch:
-            files.write_all(self._fd, self._batch, self._end - len(self._batch))
-            self._batch = bytearray()
+class ZipSnapshot:
+    """A database in memory, as it will be in its file; the blobs may change as soon as it is made.
+
+    Parameters
+    ----------
+    content
+        What it holds.
+
+    Raises
+    ------
+    MemoryError
+        It does not fit into memory.
+    """
+
+    def __init__(self, content: Content) -> None:
+        self.arena: Arena = arenas.take(bound(content))
+        try:
+            self.written = fill(self.arena, content)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the memory back. More than once is harmless."""
+        arena = self.__dict__.pop("arena", None)
+        if arena is not None:
+            arenas.give(arena)
+
+
+def fill(sink: BlockWriter | Arena, content: Content) -> Written:
+    """Lay a database out.
+
+    Parameters
+    ----------
+    sink
+        Where its bytes go.
+    content
+        What it holds.
+
+    Returns
+    -------
+    Written
+        Its digest and size.
+    """
+    table = content.table
+    specs = [
+        (head, tail, spec.chunks, spec.chunk_bytes, spec.nbytes, len(spec.stored_shape))
+        for (head, tail), spec in zip(ArrayDocuments(table.specs).frames, table.specs, strict=True)
+    ]
+    image = ZipImage(specs, sink, escape, wide_from())
+    at, count = 0, len(content.names)
+    while (at := image.add(content.names, content.arrays, table.spec, at)) < count:
+        image.add_gathered(
+            content.names[at], table.spec[at], _gatherer(content.arrays[at], table.spec_of(at))
+        )
+        at += 1
+    image.copy(_THREADS)
+    head, tail = root_frame(content.header)
+    image.root(head, dumps([spec.to_json() for spec in table.specs]), tail)
+    with image.index() as directory:
+        end, digest = index_end(directory, image.entries, image.end)
+    return Written(digest, image.finish(end))
+
+
+def bound(content: Content) -> int:
+    """Give a size, in bytes, that the file does not exceed."""
+    table = content.table
+    frames = ArrayDocuments(table.specs).frames
+    blobs = [0] * len(table.specs)
+    for index in table.spec:
+        blobs[index] += 1
+    names = sum(map(len, content.names))
+    entries, total = 1, 1 << 16
+    for spec, (head, tail), count in zip(table.specs, frames, blobs, strict=True):
+        entries += count * (spec.chunks + 1)
+        # Beside payload and document: two numbers of the table for each chunk, and one for each blob.
+        each = spec.chunks * (spec.chunk_bytes + 32 + 2 * _suffix(spec)) + len(head) + len(tail) + 32
+        total += count * each + len(dumps(spec.to_json()))
+    header = root_frame(content.header)
+    total += sum(map(len, header))
+    # A key takes up to 12 bytes for a character of its name, but no more than 200; it stands in two headers for
+    # each entry. The name stands in the document and in the table, up to 6 bytes for a character.
+    keys = min(200 * (entries - 1), 12 * names * max((spec.chunks + 1 for spec in table.specs), default=1))
+    return total + 12 * names + 2 * keys + entries * (30 + 20 + 4 + 64 + 46 + 28 + 2 * 16)
+
+
+def _suffix(spec: Spec) -> int:
+    return 24 + 2 * len(spec.stored_shape)
+
+
+def _gatherer(array: np.ndarray[Any, Any], spec: Spec) -> Callable[[int], Iterator[memoryview]]:
+    def pieces(chunk: int) -> Iterator[memoryview]:
+        low, high = spec.row_range(chunk)
+        step = max(1, _GATHER // spec.row_bytes)
+        for at in range(low, high, step):
+            yield bytes_of(np.ascontiguousarray(array[at : min(at + step, high)]))
+
+    return pieces

@@ -1,0 +1,198 @@
+/* Memory that is kept: large, aligned, in huge pages where the system has them, and there before it is needed.
+ *
+ * Fresh memory costs more than the copy into it (a page fault for every 4 KiB), so an arena is made once, filled by
+ * several threads, and used again for the next save.
+ */
+#ifndef JOBCORE_FAST_ARENA_H
+#define JOBCORE_FAST_ARENA_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "chunk_io.h"
+#include "crc32.h"
+
+#define JC_HUGE ((size_t)2 << 20)
+
+/* Address space for `bytes`, a multiple of JC_HUGE, aligned to huge pages; NULL when there is none. */
+static uint8_t *jc_arena_map(size_t bytes)
+{
+    uint8_t *raw = mmap(NULL, bytes + JC_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before;
+    if (raw == MAP_FAILED) {
+        return NULL;
+    }
+    before = (size_t)(-(uintptr_t)raw % JC_HUGE);
+    if (before > 0) {
+        munmap(raw, before);
+    }
+    if (JC_HUGE - before > 0) {
+        munmap(raw + before + bytes, JC_HUGE - before);
+    }
+#ifdef MADV_HUGEPAGE
+    madvise(raw + before, bytes, MADV_HUGEPAGE); /* refused without harm */
+#endif
+#ifdef MADV_DONTFORK
+    /* A child gets no copy of it: its pages would have to be copied one by one as the next save fills them. */
+    madvise(raw + before, bytes, MADV_DONTFORK);
+#endif
+    return raw + before;
+}
+
+/* ---- copies by several threads ---- */
+
+typedef struct {
+    uint8_t *target;
+    const uint8_t *source;
+    uint64_t size;      /* bytes to copy */
+    uint64_t zeros;     /* zero bytes behind them */
+    uint32_t crc;       /* result: of all of them */
+} jc_copy;
+
+typedef struct {
+    jc_copy *copies;
+    size_t count;
+    jc_piece *pieces;
+    size_t piece_count;
+    size_t next;
+} jc_copying;
+
+static void *jc_copy_pieces(void *argument)
+{
+    jc_copying *c = argument;
+    for (;;) {
+        size_t index = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED);
+        jc_piece *piece;
+        const jc_copy *copy;
+        if (index >= c->piece_count) {
+            break;
+        }
+        piece = &c->pieces[index];
+        copy = &c->copies[piece->chunk];
+        piece->crc = jc_crc32_copy(0, copy->target + piece->start, copy->source + piece->start, (size_t)piece->size);
+    }
+    return NULL;
+}
+
+/* Do all copies with several threads, the calling one among them. 0, or ENOMEM. */
+static int jc_copy_all(jc_copy *copies, size_t count, int threads)
+{
+    jc_copying c = {copies, count, NULL, 0, 0};
+    pthread_t others[JC_MAX_THREADS];
+    int started = 0;
+    size_t total = 0, at = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += (size_t)((copies[i].size + JC_PIECE - 1) / JC_PIECE);
+        copies[i].crc = 0;
+    }
+    c.pieces = calloc(total ? total : 1, sizeof *c.pieces);
+    if (c.pieces == NULL) {
+        return ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (uint64_t start = 0; start < copies[i].size; start += JC_PIECE, at++) {
+            uint64_t left = copies[i].size - start;
+            c.pieces[at].chunk = i;
+            c.pieces[at].start = start;
+            c.pieces[at].size = left < JC_PIECE ? left : JC_PIECE;
+        }
+    }
+    c.piece_count = total;
+    while (started < threads - 1 && started < JC_MAX_THREADS && (size_t)started + 1 < total) {
+        if (jc_start_thread(&others[started], jc_copy_pieces, &c) != 0) {
+            break; /* the calling thread copies what they would have copied */
+        }
+        started++;
+    }
+    jc_copy_pieces(&c);
+    for (int i = 0; i < started; i++) {
+        pthread_join(others[i], NULL);
+    }
+    for (at = 0; at < total; at++) {
+        jc_copy *copy = &copies[c.pieces[at].chunk];
+        copy->crc = c.pieces[at].start == 0 ? c.pieces[at].crc
+                                            : jc_crc32_join(copy->crc, c.pieces[at].crc, c.pieces[at].size);
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *rest = copies[i].target + copies[i].size;
+        memset(rest, 0, copies[i].zeros);
+        copies[i].crc = jc_crc32_update(copies[i].crc, rest, copies[i].zeros);
+    }
+    free(c.pieces);
+    return 0;
+}
+
+/* ---- writing an arena out ---- */
+
+typedef struct {
+    jc_writer w;                /* for its descriptor and mode only */
+    const uint8_t *data;
+    uint64_t size;              /* a multiple of JC_ALIGN */
+    uint64_t step;
+    uint64_t next;
+    int error;
+} jc_output;
+
+static void *jc_write_steps(void *argument)
+{
+    jc_output *o = argument;
+    for (;;) {
+        uint64_t at = __atomic_fetch_add(&o->next, o->step, __ATOMIC_RELAXED);
+        uint64_t n;
+        int failed;
+        if (at >= o->size || __atomic_load_n(&o->error, __ATOMIC_RELAXED)) {
+            break;
+        }
+        n = o->size - at < o->step ? o->size - at : o->step;
+        failed = jc_write_out(&o->w, o->data + at, (size_t)n, (int64_t)at);
+        if (failed) {
+            __atomic_store_n(&o->error, failed, __ATOMIC_RELAXED);
+        }
+    }
+    return NULL;
+}
+
+/* Write `size` bytes of an arena as the whole of an empty file. The bytes up to the next multiple of JC_ALIGN are written
+ * too, and cut off again. 0, or an errno. */
+static int jc_write_arena(int fd, uint8_t *data, uint64_t size, uint64_t step, int threads, int direct)
+{
+    jc_output o;
+    pthread_t others[JC_MAX_THREADS];
+    int started = 0;
+    memset(&o, 0, sizeof o);
+    o.w.fd = fd;
+    o.data = data;
+    o.size = (size + JC_ALIGN - 1) / JC_ALIGN * JC_ALIGN;
+    o.step = step;
+    memset(data + size, 0, o.size - size);
+#ifdef O_DIRECT
+    if (direct) {
+        int flags = fcntl(fd, F_GETFL);
+        o.w.direct = flags >= 0 && fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
+    }
+#else
+    (void)direct;
+#endif
+    while (started < threads - 1 && started < JC_MAX_THREADS) {
+        if (jc_start_thread(&others[started], jc_write_steps, &o) != 0) {
+            break;
+        }
+        started++;
+    }
+    jc_write_steps(&o);
+    for (int i = 0; i < started; i++) {
+        pthread_join(others[i], NULL);
+    }
+    if (o.w.direct) {
+        jc_leave_direct(&o.w);
+    }
+    while (!o.error && ftruncate(fd, (off_t)size) != 0) {
+        if (errno != EINTR) {
+            o.error = errno;
+        }
+    }
+    return o.error;
+}
+
+#endif

@@ -1,0 +1,86 @@
+"""Whether arrays that are to be filled share memory, so that one would overwrite the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["covers_itself", "overlaps"]
+
+_WORK = 100_000
+
+
+def overlaps(arrays: Sequence[np.ndarray[Any, Any]]) -> Iterator[tuple[int, int, bool]]:
+    """Find arrays that share memory.
+
+    Only arrays whose ranges of addresses meet are compared element by element, so that this is cheap for any
+    number of arrays that lie apart. Interleaved views, such as the columns of a matrix, do not overlap.
+
+    Parameters
+    ----------
+    arrays
+        The arrays.
+
+    Yields
+    ------
+    tuple of int, int and bool
+        Index of an array, of one before it in memory that it overlaps, and whether the two are the very same
+        memory in the same shape and data type. One pair for each array at most.
+    """
+    ranges = sorted((*_range(array), at) for at, array in enumerate(arrays) if array.size)
+    open_: list[tuple[int, int]] = []
+    for low, high, at in ranges:
+        open_ = [(end, other) for end, other in open_ if end > low]
+        same = False
+        for _, other in open_:
+            same = _is_same(arrays[at], arrays[other])
+            if same or _meet(arrays[at], arrays[other]):
+                yield at, other, same
+                break
+        if not same:
+            # Very many names for one array would otherwise be compared each with each.
+            open_.append((high, at))
+
+
+def covers_itself(array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether several elements of an array may lie at one place, as in a broadcast or sliding view."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return False
+    reach = array.itemsize
+    for step, length in sorted(
+        (abs(step), n) for n, step in zip(array.shape, array.strides, strict=True) if n > 1
+    ):
+        if step < reach:
+            return True
+        reach += step * (length - 1)
+    return False
+
+
+def _range(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    low = high = array.__array_interface__["data"][0]
+    if array.flags.c_contiguous:
+        return low, low + array.nbytes
+    for length, step in zip(array.shape, array.strides, strict=True):
+        if step < 0:
+            low += step * (length - 1)
+        else:
+            high += step * (length - 1)
+    return low, high + array.itemsize
+
+
+def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    return (
+        one.shape == other.shape
+        and one.strides == other.strides
+        and one.dtype == other.dtype
+        and one.__array_interface__["data"][0] == other.__array_interface__["data"][0]
+    )
+
+
+def _meet(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=_WORK)
+    except np.exceptions.TooHardError:
+        return True

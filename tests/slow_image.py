@@ -1,0 +1,67 @@
+"""The slow twin of the native zip image: the same file, entry by entry, in plain Python."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobcore.store.container import Content
+from jobcore.store.layout import Spec
+from jobcore.store.metadata import ArrayDocuments, dump_root
+from jobcore.store.names import escape
+from jobcore.store.zipformat import ROOT_KEY, Entry, build_index, local_header
+
+
+class SlowZip:
+    """Puts one database together in memory."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.data = bytearray()
+
+    def add(self, key: str, payload: bytes) -> tuple[int, int]:
+        entry = Entry(key, len(self.data), len(payload), zlib.crc32(payload))
+        self.entries.append(entry)
+        self.data += local_header(entry)
+        place = len(self.data)
+        self.data += payload
+        return place, entry.crc32
+
+    def finish(self, root: bytes) -> str:
+        self.add(ROOT_KEY, root)
+        index, digest = build_index(self.entries, len(self.data))
+        self.data += index
+        return digest
+
+
+def slow_database(content: Content) -> tuple[bytes, str]:
+    """The whole file and its digest."""
+    table, out = content.table, SlowZip()
+    documents = ArrayDocuments(table.specs)
+    for blob, (name, array) in enumerate(zip(content.names, content.arrays, strict=True)):
+        spec, key = table.spec_of(blob), escape(name)
+        for chunk in range(spec.chunks):
+            place, crc32 = out.add(spec.chunk_key(key, chunk), _chunk(array, spec, chunk))
+            table.place.append(place)
+            table.crc32.append(crc32)
+        out.add(f"{key}/zarr.json", documents.document(name, table.spec[blob]))
+    digest = out.finish(dump_root(content.header, table))
+    return bytes(out.data), digest
+
+
+def _chunk(array: np.ndarray[Any, Any], spec: Spec, chunk: int) -> bytes:
+    low, high = spec.row_range(chunk)
+    rows = array if not array.shape else array[low:high] if not spec.item_bytes or len(spec.shape) else array
+    return rows.tobytes().ljust(spec.chunk_bytes, b"\0")
+
+
+def build(path: Path, entries: Any, root: bytes) -> None:
+    """A file of any entries, with a true index and digest round them."""
+    out = SlowZip()
+    for key, data in entries:
+        out.add(key, data)
+    out.finish(root)
+    path.write_bytes(out.data)
