@@ -34,7 +34,7 @@ from jobcore.graph import (
 from jobcore.job import CompiledJob, Job, StopCondition, epoch_limiter
 from jobcore.runner import CheckpointWarning, JobRunner
 from jobcore.runtime import LocalSession, Session, check_cancelled, sleep
-from jobcore.store import inspect, load, save, verify
+from jobcore.store import BackgroundSaver, PendingSave, inspect, load, save, save_async, verify
 from jobcore.tasks import (
     Cluster,
     Node,
@@ -48,6 +48,7 @@ from jobcore.tasks import (
 from jobcore.workspace import Workspace
 
 __all__ = [
+    "BackgroundSaver",
     "BlobReference",
     "CheckpointManager",
     "CheckpointWarning",
@@ -64,6 +65,7 @@ __all__ = [
     "Net",
     "NetBuilder",
     "Node",
+    "PendingSave",
     "Plan",
     "RunEvent",
     "RunResult",
@@ -90,6 +92,7 @@ __all__ = [
     "load",
     "ops",
     "save",
+    "save_async",
     "sleep",
     "to_execution_step",
     "verify",

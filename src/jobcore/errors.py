@@ -25,6 +25,7 @@ __all__ = [
     "MismatchError",
     "NotRunError",
     "SaveError",
+    "SaveTimeoutError",
     "SessionBusyError",
     "SupersededError",
     "TaskFailure",
@@ -128,6 +129,10 @@ class SessionBusyError(JobcoreError, RuntimeError):
 
 class SaveError(JobcoreError, OSError):
     """A checkpoint could not be written; earlier ones are untouched."""
+
+
+class SaveTimeoutError(JobcoreError, TimeoutError):
+    """A save in the background is not as far as it was waited for; it goes on."""
 
 
 class SupersededError(JobcoreError, RuntimeError):

@@ -3,6 +3,7 @@
 Writing is all or nothing, reading checks every byte; the layout is ``docs/reference/format.md``.
 """
 
+from jobcore.store.background import BackgroundSaver, PendingSave, save_async
 from jobcore.store.layout import ChunkPolicy
 from jobcore.store.read import Database, inspect, load, open_database
 from jobcore.store.records import BlobInfo, DatabaseInfo, Fault, LoadReport, VerifyReport, WriteResult
@@ -10,11 +11,13 @@ from jobcore.store.verification import verify
 from jobcore.store.write import check_blobs, save, write_database
 
 __all__ = [
+    "BackgroundSaver",
     "BlobInfo",
     "ChunkPolicy",
     "Database",
     "DatabaseInfo",
     "Fault",
+    "PendingSave",
     "LoadReport",
     "VerifyReport",
     "WriteResult",
@@ -23,6 +26,7 @@ __all__ = [
     "load",
     "open_database",
     "save",
+    "save_async",
     "verify",
     "write_database",
 ]

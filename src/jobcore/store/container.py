@@ -6,6 +6,7 @@ container, or a faster writer or reader of one, is a class with these methods an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -75,6 +76,9 @@ class Output(Protocol):
     """
 
     temporary: str
+
+    def stage(self, content: Content) -> None:
+        """Copy what may change; the `write` of this content may then come later, in another thread."""
 
     def write(self, content: Content) -> Written:
         """Write everything; called once."""
@@ -160,8 +164,11 @@ class ContainerReader(Protocol):
     """Gives the bytes of one database. All methods may be called from several threads at once."""
 
     path: str
-    size_bytes: int
     digest: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all files, in bytes."""
 
     def root(self) -> bytearray:
         """Give the root document, its checksum and that of the index checked."""
@@ -178,10 +185,10 @@ class ContainerReader(Protocol):
 
 def known_types() -> tuple[str, ...]:
     """Give the names that `db_type` may have."""
-    return ("zarr.zip",)
+    return ("zarr", "zarr.zip")
 
 
-def create(db_type: str, final: str, *, durable: bool, base: str | None = None) -> Output:  # noqa: ARG001 - one file shares nothing
+def create(db_type: str, final: str, *, durable: bool, base: str | None = None) -> Output:
     """Begin a new database.
 
     Parameters
@@ -207,9 +214,12 @@ def create(db_type: str, final: str, *, durable: bool, base: str | None = None) 
     OSError
         The directory may not be written.
     """
+    from jobcore.store.dirwriter import DirectoryOutput
     from jobcore.store.zipwriter import ZipOutput
 
     check_type(db_type)
+    if db_type == "zarr":
+        return DirectoryOutput(final, durable=durable, base=base)
     return ZipOutput(final, durable=durable)
 
 
@@ -241,6 +251,9 @@ def reader(path: str, problems: list[FormatError] | None = None) -> ContainerRea
     FormatError
         It is no database, or damaged.
     """
+    from jobcore.store.dirreader import DirectoryReader
     from jobcore.store.zipreader import ZipReader
 
+    if os.path.isdir(path):  # noqa: PTH112 - paths are plain text here
+        return DirectoryReader(path, problems)
     return ZipReader(path, problems)

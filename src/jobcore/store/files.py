@@ -10,7 +10,10 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import secrets
+import shutil
+import stat
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,12 +23,18 @@ from typing import Any
 
 __all__ = [
     "absolute",
+    "check_room",
     "create_temporary",
     "open_directory",
     "publish",
+    "remove",
+    "replace",
     "sync_directory",
     "sync_file",
+    "sync_file_system",
     "temporary_name",
+    "tree_size",
+    "warn_once",
     "write_all",
     "write_new_file",
 ]
@@ -36,7 +45,9 @@ _LINKS_REFUSED = _REFUSED | {errno.EPERM, errno.EMLINK}
 _MOST = 1 << 30  # macOS refuses to write or read 2 GiB at once
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _RENAME_EXCL = 4
+_RENAME_SWAP = 2
 _warned: set[str] = set()
 
 
@@ -107,6 +118,31 @@ def create_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
     """
     name = temporary_name(path)
     return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), name
+
+
+def check_room(path: str, nbytes: int) -> None:
+    """Refuse what cannot fit, before anything is written.
+
+    Parameters
+    ----------
+    path
+        A path on the file system.
+    nbytes
+        How much is about to be written, in bytes.
+
+    Raises
+    ------
+    OSError
+        With ``ENOSPC``: less is free.
+    """
+    try:
+        found = os.statvfs(os.path.dirname(path))  # noqa: PTH120 - paths are plain text here
+    except OSError:
+        return
+    free = (found.f_bfree if os.geteuid() == 0 else found.f_bavail) * found.f_frsize
+    # Some file systems know no number, and say that none is free of none.
+    if found.f_blocks and nbytes > free:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
@@ -241,10 +277,48 @@ def publish(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) ->
         os.unlink(source)  # noqa: PTH108 - one style of call with os.link
 
 
+def replace(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) -> bool:
+    """Give a finished file or directory its final name in one step, whatever has that name already.
+
+    Parameters
+    ----------
+    temporary, final
+        Paths in one directory.
+
+    Returns
+    -------
+    bool
+        Whether what was replaced is now under the temporary name, to be removed once the new one is safe.
+
+    Raises
+    ------
+    OSError
+        The file system failed, or cannot exchange a directory for another in one step; nothing was changed.
+    """
+    source, target = os.fspath(temporary), os.fspath(final)
+    if not os.path.isdir(source):  # noqa: PTH112 - one style of call in this file
+        os.replace(source, target)  # noqa: PTH105
+        return False
+    if not os.path.lexists(target):
+        publish(source, target)
+        return False
+    exchange = _exclusive_rename()
+    code = errno.ENOSYS if exchange is None else exchange(os.fsencode(source), os.fsencode(target), True)
+    if code in _REFUSED:
+        raise OSError(
+            code,
+            "the file system cannot exchange two directories in one step; remove the old one first",
+            target,
+        )
+    if code:
+        raise OSError(code, os.strerror(code), target)
+    return True
+
+
 def _publish_with_claim(source: str, target: str) -> None:
     # Neither an exclusive rename nor links: a file that only one process can create keeps others away
     # between the look and the rename.
-    _warn_once("claim", f"{target}: no exclusive rename and no links here; a claim file is used")
+    warn_once("claim", f"{target}: no exclusive rename and no links here; a claim file is used")
     claim = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.claim")  # noqa: PTH118, PTH119, PTH120
     try:
         os.close(os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
@@ -307,9 +381,90 @@ def close_quietly(fd: int) -> None:
 
 
 def remove_quietly(path: str) -> None:
-    """Remove a file while another error is on its way, which must not be hidden by a second one."""
+    """Remove a file or tree while another error is on its way, which must not be hidden by a second one."""
     with contextlib.suppress(OSError):
-        os.unlink(path)  # noqa: PTH108
+        remove(path)
+
+
+def remove(path: str | os.PathLike[str]) -> None:
+    """Remove a file, or a directory with all that is in it.
+
+    Parameters
+    ----------
+    path
+        The file or directory.
+
+    Raises
+    ------
+    OSError
+        It is not there, or could not be removed; of a directory, a part may be gone.
+
+    Notes
+    -----
+    A directory gets a temporary name first: nobody ever sees half of it under its own.
+    """
+    place = os.fspath(path)
+    if not stat.S_ISDIR(os.lstat(place).st_mode):
+        os.unlink(place)  # noqa: PTH108 - one style of call in this file
+        return
+    if not os.path.basename(place).startswith("."):  # noqa: PTH119
+        hidden = temporary_name(place)
+        os.rename(place, hidden)  # noqa: PTH104
+        place = hidden
+    shutil.rmtree(place)
+
+
+def tree_size(path: str | os.PathLike[str]) -> int:
+    """Give the size of a file, or of all files in a directory, in bytes.
+
+    Raises
+    ------
+    OSError
+        It is not there, or cannot be read.
+    """
+    place = os.fspath(path)
+    found = os.lstat(place)
+    if not stat.S_ISDIR(found.st_mode):
+        return found.st_size
+    total = 0
+    folders = [place]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def sync_file_system(fd: int) -> bool:
+    """Force everything that was written to a file system to the disk, by one call.
+
+    Parameters
+    ----------
+    fd
+        Descriptor of anything on it, opened before what is to be synced was written.
+
+    Returns
+    -------
+    bool
+        Whether the system has such a call that also tells of errors; if not, nothing was done.
+
+    Raises
+    ------
+    OSError
+        The disk failed.
+    """
+    call = _sync_file_system()
+    if call is None:
+        return False
+    code = call(fd)
+    if code in _REFUSED:
+        return False
+    if code:
+        raise OSError(code, os.strerror(code))
+    return True
 
 
 @contextlib.contextmanager
@@ -319,31 +474,49 @@ def _tolerated(what: str, codes: set[int]) -> Any:
     except OSError as error:
         if error.errno not in codes:
             raise
-        _warn_once(what, f"the file system refuses {what} ({error.strerror}); going on without it")
+        warn_once(what, f"the file system refuses {what} ({error.strerror}); going on without it")
 
 
-def _warn_once(what: str, message: str) -> None:
+def warn_once(what: str, message: str) -> None:
+    """Warn of something the first time it happens; `what` tells one thing from another."""
     if what not in _warned:
         _warned.add(what)
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 @cache
-def _exclusive_rename() -> Callable[[bytes, bytes], int] | None:
-    """Find the call of this system that renames and fails where the target exists."""
+def _exclusive_rename() -> Callable[..., int] | None:
+    """Find the call of this system that renames, and fails where the target exists or exchanges the two."""
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "renameat2"):
 
-        def rename_linux(source: bytes, target: bytes) -> int:
-            failed = libc.renameat2(_AT_FDCWD, source, _AT_FDCWD, target, ctypes.c_uint(_RENAME_NOREPLACE))
+        def rename_linux(source: bytes, target: bytes, exchange: bool = False) -> int:
+            flags = ctypes.c_uint(_RENAME_EXCHANGE if exchange else _RENAME_NOREPLACE)
+            failed = libc.renameat2(_AT_FDCWD, source, _AT_FDCWD, target, flags)
             return ctypes.get_errno() if failed else 0
 
         return rename_linux
     if hasattr(libc, "renamex_np"):
 
-        def rename_macos(source: bytes, target: bytes) -> int:
-            failed = libc.renamex_np(source, target, ctypes.c_uint(_RENAME_EXCL))
+        def rename_macos(source: bytes, target: bytes, exchange: bool = False) -> int:
+            flags = ctypes.c_uint(_RENAME_SWAP if exchange else _RENAME_EXCL)
+            failed = libc.renamex_np(source, target, flags)
             return ctypes.get_errno() if failed else 0
 
         return rename_macos
     return None
+
+
+@cache
+def _sync_file_system() -> Callable[[int], int] | None:
+    """Find the call of this system that syncs one file system and reports what failed since it was opened."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    # Before Linux 5.8 the call reported no errors of the disk.
+    if not hasattr(libc, "syncfs") or release is None or (int(release[1]), int(release[2])) < (5, 8):
+        return None
+
+    def sync_linux(fd: int) -> int:
+        return ctypes.get_errno() if libc.syncfs(fd) else 0
+
+    return sync_linux

@@ -1,23 +1,20 @@
-"""Writing a database: everything is checked first, then written under a temporary name, then published."""
+"""Writing a database: everything is checked before anything is written."""
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobcore.errors import SaveError
 from jobcore.store import container, files
-from jobcore.store.container import Content, Written
+from jobcore.store.container import Content
 from jobcore.store.layout import ChunkPolicy, Spec, make_spec
 from jobcore.store.metadata import Header, Table, check_json
 from jobcore.store.records import WriteResult
+from jobcore.store.saving import Saving
 from jobcore.store.values import Collected, collect
-from jobcore.store.verification import verify as verify_file
 
-__all__ = ["check_blobs", "save", "write_database"]
+__all__ = ["begin", "check_blobs", "make_table", "save", "write_database"]
 
 _DEFAULT_CHUNKS = ChunkPolicy()
 
@@ -154,6 +151,44 @@ def write_database(
     gathered a few MiB at a time. A blob that is fed meanwhile keeps its old value in the database; a
     *bound* array must not be changed.
     """
+    return begin(
+        path,
+        blobs,
+        db_type=db_type,
+        run=run,
+        node=node,
+        epoch=epoch,
+        generation=generation,
+        stop=stop,
+        user=user,
+        skipped=skipped,
+        durable=durable,
+        overwrite=overwrite,
+        verify=verify,
+        chunks=chunks,
+        base=base,
+    ).finish()
+
+
+def begin(
+    path: str | os.PathLike[str],
+    blobs: Mapping[str, object],
+    *,
+    db_type: str = "zarr.zip",
+    run: str = "",
+    node: str = "",
+    epoch: int | None = None,
+    generation: int | None = None,
+    stop: Any = None,
+    user: Any = None,
+    skipped: Sequence[tuple[str, str]] = (),
+    durable: bool = True,
+    overwrite: bool = False,
+    verify: bool = False,
+    chunks: ChunkPolicy = _DEFAULT_CHUNKS,
+    base: str | os.PathLike[str] | None = None,
+) -> Saving:
+    """Check everything and begin a save; the parameters and errors are those of :func:`write_database`."""
     container.check_type(db_type)
     check_json(stop, "stop")
     check_json(user, "user")
@@ -171,21 +206,18 @@ def write_database(
         container=db_type,
     )
     table = make_table(collected, chunks)
-    final = files.absolute(path)
-    needed = sum(spec.chunk_bytes * spec.chunks for spec in map(table.spec_of, range(len(table.names))))
-    try:
-        content = Content(table.names, collected.arrays, table, header)
-        written = _write(
-            final, content, None if base is None else files.absolute(base), durable, overwrite, verify
-        )
-    except SaveError:
-        raise
-    except OSError as error:
-        raise _save_error(error, final, needed) from error
-    return WriteResult(final, written.size_bytes, written.digest, len(table.names), header.skipped)
+    return Saving(
+        files.absolute(path),
+        Content(table.names, collected.arrays, table, header),
+        base=None if base is None else files.absolute(base),
+        durable=durable,
+        overwrite=overwrite,
+        verify=verify,
+    )
 
 
 def make_table(collected: Collected, chunks: ChunkPolicy) -> Table:
+    """Lay out what was collected; places and checksums are the writer's to fill in."""
     specs: list[Spec] = []
     index: dict[Any, int] = {}
     column: list[int] = []
@@ -198,84 +230,6 @@ def make_table(collected: Collected, chunks: ChunkPolicy) -> Table:
             specs.append(make_spec(kind, array.dtype, array.shape, chunks))
         column.append(at)
     return Table(collected.names, column, specs)
-
-
-def _write(
-    final: str, content: Content, base: str | None, durable: bool, overwrite: bool, verify: bool
-) -> Written:
-    # Opened first: a missing directory is told before anything is written.
-    directory = files.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
-    try:
-        _check_place(final, overwrite)
-        out = container.create(content.header.container, final, durable=durable, base=base)
-        published = False
-        try:
-            try:
-                written = out.write(content)
-                if durable:
-                    out.sync()
-            finally:
-                out.close()
-            if verify:
-                _reread(out.temporary, final, written.digest)
-            if overwrite:
-                os.replace(out.temporary, final)  # noqa: PTH105 - paths are plain text here
-            else:
-                files.publish(out.temporary, final)
-                published = True
-            if durable:
-                files.sync_directory(directory)
-        except BaseException:
-            files.remove_quietly(out.temporary)
-            if published:
-                # Its name may be gone after a power cut, so nobody must be able to rely on it now.
-                files.remove_quietly(final)
-            raise
-    finally:
-        files.close_quietly(directory)
-    return written
-
-
-def _check_place(final: str, overwrite: bool) -> None:
-    # Publishing would find all this out too, but only after everything was written.
-    try:
-        mode = os.lstat(final).st_mode
-    except FileNotFoundError:
-        return
-    if not overwrite:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), final)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), final)
-
-
-def _reread(temporary: str, final: str, digest: str) -> None:
-    report = verify_file(temporary, digest=digest)
-    if not report.ok:
-        raise SaveError(
-            f"{final}: what was written could not be read back: " + "; ".join(map(str, report.faults[:5])),
-            hint="the disk, its driver or the memory is at fault; nothing was changed",
-        )
-
-
-def _save_error(error: OSError, final: str, needed: int) -> SaveError:
-    reason = error.strerror or str(error)
-    hint = None
-    if error.errno == errno.EEXIST:
-        hint = "choose another name, or pass overwrite=True"
-    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        reason += f"; its data takes {needed:,} bytes, and {_free(final)} bytes are free"
-        hint = "make room, or raise the quota"
-    raised = SaveError(f"{final}: the database could not be written: {reason}", hint=hint)
-    raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, final
-    return raised
-
-
-def _free(final: str) -> str:
-    try:
-        found = os.statvfs(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
-    except OSError:
-        return "an unknown number of"
-    return f"{found.f_bavail * found.f_frsize:,}"
 
 
 def _text(what: str, value: object) -> str:

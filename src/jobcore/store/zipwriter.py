@@ -45,11 +45,24 @@ class ZipOutput:
 
     def __init__(self, final: str, *, durable: bool) -> None:
         self._durable = durable
+        self._snapshot: ZipSnapshot | None = None
         self._fd, self.temporary = files.create_temporary(final)
 
+    def stage(self, content: Content) -> None:
+        """Make the file in memory."""
+        self._snapshot = ZipSnapshot(content)
+
     def write(self, content: Content) -> Written:
-        """Write everything."""
+        """Write everything, from the snapshot when there is one."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            size = snapshot.written.size_bytes
+            files.check_room(self.temporary, size)
+            snapshot.arena.write_to(self._fd, size, _STEP, _THREADS, self._durable and size > _SMALL)
+            self._free()
+            return snapshot.written
         most = bound(content)
+        files.check_room(self.temporary, sum(array.nbytes for array in content.arrays))
         if most <= _SMALL:
             with arenas.taken(most) as arena:
                 written = fill(arena, content)
@@ -63,22 +76,21 @@ class ZipOutput:
             writer.close()
         return written
 
-    def write_snapshot(self, snapshot: ZipSnapshot) -> Written:
-        """Write a database that was made before."""
-        written, arena = snapshot.written, snapshot.arena
-        direct = self._durable and written.size_bytes > _SMALL
-        arena.write_to(self._fd, written.size_bytes, _STEP, _THREADS, direct)
-        return written
-
     def sync(self) -> None:
         """Force the file to the disk."""
         files.sync_file(self._fd)
 
     def close(self) -> None:
         """Close the file."""
+        self._free()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _free(self) -> None:
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            snapshot.close()
 
 
 class ZipSnapshot:

@@ -1,0 +1,344 @@
+"""Saves in the background: a copy is taken while the caller waits, and written while the caller trains.
+
+Two moments can be waited for. *Staged*: the blobs may change. *Committed*: the database has its final name and, if it
+is to be durable, survives a power cut. An error between the two is never lost: it is raised by whoever waits, or else
+by the next save; and it is in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobcore.errors import ClosedError, SaveTimeoutError
+from jobcore.store.records import WriteResult
+from jobcore.store.saving import Saving
+from jobcore.store.write import begin
+
+__all__ = ["BackgroundSaver", "PendingSave", "save_async"]
+
+_log = logging.getLogger("jobcore.store")
+_MiB = 1 << 20
+
+
+class PendingSave:
+    """A save that goes on in the background; made by :func:`save_async` and :class:`BackgroundSaver`.
+
+    Attributes
+    ----------
+    path : str
+        Where the database will be.
+
+    Notes
+    -----
+    Thread-safe. A forked child cannot wait for a save of its parent.
+    """
+
+    def __init__(self, saving: Saving) -> None:
+        self.path = saving.final
+        self._saving = saving
+        self._staged = threading.Event()
+        self._ended = threading.Event()
+        self._result: WriteResult | None = None
+        self._error: BaseException | None = None
+        self._told = False
+        self._process = os.getpid()
+        self._begun = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<jobcore.PendingSave {self.path!r}: {self._state()}>"
+
+    @property
+    def staged(self) -> bool:
+        """Whether the blobs may change."""
+        return self._staged.is_set()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._ended.is_set()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it failed with, or None; asking counts as having been told."""
+        if self._ended.is_set():
+            self._told = True
+        return self._error
+
+    def wait_staged(self, timeout: float | None = None) -> None:
+        """Wait until the blobs may change.
+
+        Parameters
+        ----------
+        timeout
+            In seconds; None waits for ever.
+
+        Raises
+        ------
+        SaveTimeoutError
+            It takes longer; the text says what is still missing. The save goes on.
+        SaveError
+            It has failed.
+        """
+        self._wait(self._staged, timeout, "staged")
+        if self._error is not None:
+            self._raise(self._error)
+
+    def wait(self, timeout: float | None = None) -> WriteResult:
+        """Wait until the database is committed.
+
+        Parameters
+        ----------
+        timeout
+            In seconds; None waits for ever.
+
+        Returns
+        -------
+        WriteResult
+            As :func:`jobcore.save` returns it.
+
+        Raises
+        ------
+        SaveTimeoutError
+            It takes longer; the text says what is still missing. The save goes on.
+        SaveError
+            It has failed; nothing was changed.
+        """
+        self._wait(self._ended, timeout, "committed")
+        if self._error is not None:
+            self._raise(self._error)
+        assert self._result is not None
+        return self._result
+
+    def _wait(self, event: threading.Event, timeout: float | None, what: str) -> None:
+        if self._process != os.getpid():
+            raise ClosedError(
+                f"{self.path}: expected a save of this process, found one of process {self._process}",
+                hint="wait for saves before the process forks",
+            )
+        if not event.wait(timeout):
+            raise SaveTimeoutError(
+                f"{self.path}: expected the save to be {what} within {timeout} s, found it {self._state()}",
+                hint="it goes on: wait again, with more time",
+            )
+
+    def _raise(self, error: BaseException) -> None:
+        self._told = True
+        raise error
+
+    def _state(self) -> str:
+        if self._ended.is_set():
+            return "failed" if self._error is not None else "committed"
+        saving = self._saving
+        seconds = time.monotonic() - self._begun
+        return (
+            f"{saving.step} after {seconds:.1f} s: {saving.written_bytes / _MiB:,.1f} of about "
+            f"{saving.needed / _MiB:,.1f} MiB in the file"
+        )
+
+    def _run(self) -> None:
+        try:
+            self._result = self._saving.finish()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to whoever waits
+            error.add_note(f"while {self.path} was saved in the background")
+            self._error = error
+            _log.error("%s: the save in the background failed: %s", self.path, error)
+        finally:
+            self._staged.set()
+            self._ended.set()
+
+
+class BackgroundSaver:
+    """Saves databases in the background, one after the other.
+
+    A save waits for the one before it, so that there is one copy of the state at most, and raises what that one failed
+    with. Leaving the context waits for the last one.
+
+    Notes
+    -----
+    Thread-safe. The end of the process waits for a save that is under way; a process that is killed leaves a hidden
+    temporary file and no database.
+
+    Examples
+    --------
+    >>> import numpy as np, jobcore
+    >>> with jobcore.BackgroundSaver() as saver:  # doctest: +SKIP
+    ...     for epoch in range(3):
+    ...         saver.save(f"epoch{epoch}.zarr.zip", {"w": np.zeros(4)})
+    """
+
+    def __init__(self) -> None:
+        self._lock = (
+            threading.Lock()
+        )  # guards _last; held while a save is begun, so that saves keep their order
+        self._last: PendingSave | None = None
+        self._process = os.getpid()
+
+    def __enter__(self) -> BackgroundSaver:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.wait()
+            return
+        try:
+            self.wait()
+        except Exception as failure:  # noqa: BLE001 - the error that is on its way says more; this one goes with it
+            error.add_note(f"and a save in the background failed: {failure}")
+
+    def save(
+        self, path: str | os.PathLike[str], blobs: Mapping[str, object], *, copy: bool = True, **options: Any
+    ) -> PendingSave:
+        """Take a copy of the blobs, and save them in the background.
+
+        Parameters
+        ----------
+        path, blobs
+            As for :func:`jobcore.save`.
+        copy
+            Whether the blobs may be changed as soon as this returns. With False nothing is copied: they must not be
+            changed before the save is committed. Read-only arrays whose memory nobody can write, such as those of
+            JAX, are never copied.
+        **options
+            Any other parameter of :func:`jobcore.save`.
+
+        Returns
+        -------
+        PendingSave
+            Staged already.
+
+        Raises
+        ------
+        SaveError
+            The place cannot be written; or the save before this one failed and nobody has been told.
+        UnsupportedBlobError, BlobValueError
+            As for :func:`jobcore.save`.
+        MemoryError
+            The copy does not fit into memory.
+        """
+        with self._lock:
+            self._settle(None)
+            saving = begin(path, blobs, **options)
+            pending = PendingSave(saving)
+            if copy:
+                try:
+                    stage(saving)
+                except BaseException:
+                    saving.abandon()
+                    raise
+            pending._staged.set()
+            self._last = pending
+            # No daemon: the end of the interpreter waits for it, so a save that was begun is not cut off.
+            thread = threading.Thread(target=pending._run, name=f"save {Path(pending.path).name}")
+            try:
+                thread.start()
+            except BaseException:
+                self._last = None
+                saving.abandon()
+                raise
+            return pending
+
+    def wait(self, timeout: float | None = None) -> WriteResult | None:
+        """Wait until the last save is committed.
+
+        Parameters
+        ----------
+        timeout
+            In seconds; None waits for ever.
+
+        Returns
+        -------
+        WriteResult or None
+            What it wrote; None when there was none.
+
+        Raises
+        ------
+        SaveTimeoutError, SaveError
+            As for :meth:`PendingSave.wait`.
+        """
+        last = self._last
+        return last.wait(timeout) if last is not None and last._process == os.getpid() else None
+
+    def _settle(self, timeout: float | None) -> None:
+        last = self._last
+        if last is None or last._process != os.getpid():
+            return
+        last._ended.wait(timeout)
+        self._last = None
+        if last._error is not None and not last._told:
+            last._raise(last._error)
+
+
+_default = BackgroundSaver()
+
+
+def save_async(
+    path: str | os.PathLike[str], blobs: Mapping[str, object], *, copy: bool = True, **options: Any
+) -> PendingSave:
+    """Take a copy of named values, and save them in the background, whole or not at all.
+
+    Parameters
+    ----------
+    path, blobs
+        As for :func:`jobcore.save`.
+    copy
+        As for :meth:`BackgroundSaver.save`.
+    **options
+        Any other parameter of :func:`jobcore.save`.
+
+    Returns
+    -------
+    PendingSave
+        To wait for. The blobs may be changed at once.
+
+    Raises
+    ------
+    SaveError, UnsupportedBlobError, BlobValueError, MemoryError
+        As for :meth:`BackgroundSaver.save`.
+
+    Notes
+    -----
+    Thread-safe. It waits for the `save_async` before it, and raises what that one failed with if nobody else was told.
+
+    Examples
+    --------
+    >>> import numpy as np, jobcore
+    >>> pending = jobcore.save_async("model.zarr.zip", {"w": np.zeros(4)})  # doctest: +SKIP
+    >>> pending.wait().path  # doctest: +SKIP
+    """
+    return _default.save(path, blobs, copy=copy, **options)
+
+
+def stage(saving: Saving) -> None:
+    """Copy what may change of a save that was begun."""
+    content = saving.content
+    frozen = [is_immutable(array) for array in content.arrays]
+    held = sum(array.nbytes for array, keep in zip(content.arrays, frozen, strict=True) if keep)
+    if 2 * held >= sum(array.nbytes for array in content.arrays) and held:
+        # Most of it cannot change. The rest is copied by itself, and all is written from where it is.
+        content.arrays = [
+            array if keep else array.copy() for array, keep in zip(content.arrays, frozen, strict=True)
+        ]
+        return
+    saving.stage()
+
+
+def is_immutable(array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether nobody can change an array: it is read-only, and so is everything that it is a view of."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    # NumPy's own helpers and views of memory hide who may write; a mapped file can change under us.
+    return base is None or not (
+        isinstance(base, memoryview | bytearray | mmap.mmap) or type(base).__module__.startswith("numpy")
+    )

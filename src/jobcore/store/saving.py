@@ -1,0 +1,213 @@
+"""One save under way: a temporary database, and the steps that lead to its final name.
+
+Data are synced before the database gets its name, and the directory after it; so what has a final name is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from jobcore.errors import SaveError
+from jobcore.store import container, files
+from jobcore.store.container import Content, Written
+from jobcore.store.dirformat import is_database
+from jobcore.store.records import WriteResult
+from jobcore.store.verification import verify as verify_file
+
+__all__ = ["Saving"]
+
+
+class Saving:
+    """A save that was begun: its place was checked, and its temporary database exists.
+
+    Parameters
+    ----------
+    final
+        Absolute path.
+    content
+        What to write.
+    base
+        Absolute path of a database to share chunks with.
+    durable, overwrite, verify
+        As for :func:`jobcore.save`.
+
+    Attributes
+    ----------
+    step
+        What it does at the moment, for people.
+
+    Raises
+    ------
+    SaveError
+        The place cannot be written.
+
+    Notes
+    -----
+    One thread at a time. :meth:`finish` or :meth:`abandon` must follow.
+    """
+
+    def __init__(
+        self, final: str, content: Content, *, base: str | None, durable: bool, overwrite: bool, verify: bool
+    ) -> None:
+        self.final = final
+        self.step = "begun"
+        self.needed = sum(
+            spec.chunk_bytes * spec.chunks
+            for spec in map(content.table.spec_of, range(len(content.table.names)))
+        )
+        self._content: Content | None = content
+        self._durable, self._overwrite, self._verify = durable, overwrite, verify
+        self._directory = -1
+        try:
+            # Opened first: a missing directory is told before anything is written.
+            self._directory = files.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
+            _check_place(final, overwrite, content.header.container)
+            self._out = container.create(content.header.container, final, durable=durable, base=base)
+        except BaseException as error:
+            self._close_directory()
+            if isinstance(error, OSError) and not isinstance(error, SaveError):
+                raise self._error(error) from error
+            raise
+
+    @property
+    def written_bytes(self) -> int:
+        """How much of the database is in its file, in bytes."""
+        try:
+            return os.lstat(self._out.temporary).st_size
+        except OSError:
+            return 0
+
+    @property
+    def content(self) -> Content:
+        """What is saved."""
+        assert self._content is not None
+        return self._content
+
+    def stage(self) -> None:
+        """Copy what may change, so that the rest may be done later, in another thread."""
+        self.step = "copying"
+        try:
+            self._out.stage(self.content)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def finish(self) -> WriteResult:
+        """Write, sync and publish.
+
+        Returns
+        -------
+        WriteResult
+            What was written.
+
+        Raises
+        ------
+        SaveError
+            The file system failed; nothing was changed.
+        """
+        content = self.content
+        try:
+            written = self._publish(content)
+        except SaveError:
+            raise
+        except OSError as error:
+            raise self._error(error) from error
+        finally:
+            # What was saved must not be kept alive by whoever still waits for the result.
+            self._content = None
+            self._close_directory()
+        self.step = "done"
+        return WriteResult(
+            self.final, written.size_bytes, written.digest, len(content.names), content.header.skipped
+        )
+
+    def abandon(self) -> None:
+        """Remove what was begun."""
+        self._content = None
+        try:
+            self._out.close()
+        finally:
+            files.remove_quietly(self._out.temporary)
+            self._close_directory()
+
+    def _publish(self, content: Content) -> Written:
+        out, final = self._out, self.final
+        published = replaced = False
+        try:
+            try:
+                self.step = "writing"
+                written = out.write(content)
+                if self._durable:
+                    self.step = "syncing"
+                    out.sync()
+            finally:
+                out.close()
+            if self._verify:
+                self.step = "reading back"
+                _reread(out.temporary, final, written.digest)
+            self.step = "publishing"
+            if self._overwrite:
+                replaced = files.replace(out.temporary, final)
+            else:
+                files.publish(out.temporary, final)
+                published = True
+            if self._durable:
+                files.sync_directory(self._directory)
+            if replaced:
+                files.remove_quietly(out.temporary)
+        except BaseException:
+            if not replaced:
+                files.remove_quietly(out.temporary)
+            if published:
+                # Its name may be gone after a power cut, so nobody must be able to rely on it now.
+                files.remove_quietly(final)
+            raise
+        return written
+
+    def _close_directory(self) -> None:
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            files.close_quietly(directory)
+
+    def _error(self, error: OSError) -> SaveError:
+        reason = error.strerror or str(error)
+        hint = None
+        if error.errno == errno.EEXIST:
+            hint = "choose another name, or pass overwrite=True"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason += f"; its data takes {self.needed:,} bytes, and {_free(self.final)} bytes are free"
+            hint = "make room, or raise the quota"
+        raised = SaveError(f"{self.final}: the database could not be written: {reason}", hint=hint)
+        raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, self.final
+        return raised
+
+
+def _check_place(final: str, overwrite: bool, db_type: str) -> None:
+    # Publishing would find all this out too, but only after everything was written.
+    try:
+        mode = os.lstat(final).st_mode
+    except FileNotFoundError:
+        return
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), final)
+    if stat.S_ISDIR(mode) and not (db_type == "zarr" and is_database(final)):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), final)
+
+
+def _reread(temporary: str, final: str, digest: str) -> None:
+    report = verify_file(temporary, digest=digest)
+    if not report.ok:
+        raise SaveError(
+            f"{final}: what was written could not be read back: " + "; ".join(map(str, report.faults[:5])),
+            hint="the disk, its driver or the memory is at fault; nothing was changed",
+        )
+
+
+def _free(final: str) -> str:
+    try:
+        found = os.statvfs(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
+    except OSError:
+        return "an unknown number of"
+    return f"{found.f_bavail * found.f_frsize:,}"
