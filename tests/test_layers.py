@@ -20,7 +20,7 @@ LAYERS = [
     ["graph"],
     ["data", "nodes", "outputs", "tasks"],
     ["runtime"],
-    ["checkpoint", "events", "job", "job_*", "runner"],
+    ["checkpoint", "epoch_saver", "events", "job", "job_*", "runner"],
     ["__main__", "cli", "integrations", "report", "testing"],
 ]
 FACADE = len(LAYERS)  # jobcore/__init__.py sees all, and nobody below sees it

@@ -17,6 +17,7 @@ _Kind: TypeAlias = Literal[
     "group_finished",
     "epoch_started",
     "epoch_finished",
+    "save_staged",
     "save_finished",
     "stopped",
     "run_finished",

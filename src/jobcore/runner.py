@@ -18,6 +18,7 @@ from jobcore.checkpoint import (
 from jobcore.checkpoint.damage import is_damage
 from jobcore.checkpoint.paths import check_epoch
 from jobcore.checkpoint.results import EpochResult
+from jobcore.epoch_saver import CheckpointWarning, EpochSaver, tell_handler
 from jobcore.errors import BuildError, CheckpointNotFoundError, TaskGroupError
 from jobcore.events import Observer, Observers, RunEvent
 from jobcore.graph import BlobReference
@@ -25,10 +26,6 @@ from jobcore.job import CompiledJob, Job
 from jobcore.runtime import Session
 
 __all__ = ["CheckpointWarning", "JobRunner"]
-
-
-class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written, or a damaged one was passed over; training goes on."""
 
 
 class JobRunner:
@@ -84,7 +81,7 @@ class JobRunner:
         self.on_save_failure = on_save_failure or SaveFailurePolicy.raise_after(3)
         self.result = RunResult()
         self._emit = Observers(observers)
-        self._failures = 0
+        self._saver = self._new_saver()
 
     def train(self, session: Session) -> int:
         """Run the whole job and return the number of its last epoch.
@@ -118,12 +115,14 @@ class JobRunner:
                 hint="use epoch_limiter(job, n), job.add_stop_condition(output) or job.stop_when(name, reached)",
             )
         self.result = RunResult()
-        self._failures = 0
+        self._saver = self._new_saver()
         begin = time.perf_counter()
         try:
             self._emit(RunEvent("run_started"))
             epoch = self._lifecycle(job, session)
         except BaseException as error:
+            if self._saver is not None:
+                self._saver.drain(error)
             self.result.status = "failed" if isinstance(error, Exception) else "interrupted"
             self._finished(begin, f"{type(error).__name__}: {error}")
             raise
@@ -160,6 +159,8 @@ class JobRunner:
     ) -> SaveResult:
         """Save one epoch on every node, commit it, and tell the handler.
 
+        A manager that saves in the background is waited for.
+
         Returns
         -------
         SaveResult
@@ -175,23 +176,9 @@ class JobRunner:
         SupersededError
             Another process has taken over the run directory.
         """
-        manager = self._manager("save_checkpoints")
-        result = self._save(manager, check_epoch("epoch", epoch), session, stop or {})
-        self._failures = self._failures + 1 if result.status == "failed" else 0
-        if result.status != "saved" or result.error is not None:
-            warnings.warn(_describe(result), CheckpointWarning, stacklevel=2)
-        self._emit(
-            RunEvent(
-                "save_finished",
-                epoch,
-                "save",
-                result.seconds,
-                result.size_bytes,
-                result.status,
-                result.reason or (str(result.error) if result.error else ""),
-            )
-        )
-        return result
+        self._manager("save_checkpoints")
+        assert self._saver is not None
+        return self._saver.save(epoch, session, stop)
 
     # -- the lifecycle, one method a stage
 
@@ -213,9 +200,10 @@ class JobRunner:
             self._emit(RunEvent("stopped", epoch, message="the run had ended already"))
         else:
             self._begin(manager, newest)
-            if manager is not None and record is None:
-                self.result.initial_save = self._announced_save(0, session, None)
-                self._apply_policy(self.result.initial_save)
+            saver = self._saver
+            if saver is not None and record is None:
+                self.result.initial_save = saver.begin(0, session, None)
+                saver.apply_policy(self.result.initial_save)
             epoch = self._epochs(job, session, epoch)
         if self.upload_task_group_builder is not None:
             self._group(session, "upload", self.upload_task_group_builder.build(epoch, manager))
@@ -281,7 +269,7 @@ class JobRunner:
             seconds = time.perf_counter() - begin
             self._emit(RunEvent("group_finished", record.epoch, "load", seconds, record.size_bytes))
             self._emit(RunEvent("resumed", record.epoch, "load", seconds, record.size_bytes))
-            self._tell_handler(manager, "checkpoint_load")
+            tell_handler(manager, "checkpoint_load")
             return record
         raise CheckpointNotFoundError(
             f"expected an undamaged epoch, found damage in every one of {sorted(r.epoch for r in candidates)}",
@@ -300,6 +288,7 @@ class JobRunner:
             warnings.warn(f"checkpoints cannot be written: {error}", CheckpointWarning, stacklevel=2)
 
     def _epochs(self, job: CompiledJob, session: Session, epoch: int) -> int:
+        saver = self._saver
         while True:
             epoch += 1
             self._emit(RunEvent("epoch_started", epoch, "epoch"))
@@ -307,96 +296,37 @@ class JobRunner:
             session.run(job.epoch_group)
             seconds = time.perf_counter() - begin
             met = {condition.name: condition.met(epoch) for condition in job.stop_conditions}
+            if saver is not None:
+                # The save of the epoch before, where it went on in the background.
+                saver.apply_policy(saver.settle())
             self._emit(RunEvent("epoch_finished", epoch, "epoch", seconds, outputs=_outputs(job.epoch_group)))
             save = None
-            if self.checkpoint_manager is not None:
+            if saver is not None:
                 stop = {
                     "met": any(met.values()),
                     "conditions": [{"name": name, "met": value} for name, value in met.items()],
                 }
-                save = self._announced_save(epoch, session, stop)
+                save = saver.begin(epoch, session, stop)
             self.result.epochs.append(EpochResult(epoch, seconds, save))
             self.result.last_epoch = epoch
             if any(met.values()):
+                if saver is not None:
+                    save = saver.settle() or save
                 reasons = ", ".join(name for name, value in met.items() if value)
                 self._emit(RunEvent("stopped", epoch, message=reasons))
-                self._apply_policy(save, last=True)
+                if saver is not None:
+                    saver.apply_policy(save, last=True)
                 return epoch
-            self._apply_policy(save)
-
-    def _announced_save(self, epoch: int, session: Session, stop: Mapping[str, Any] | None) -> SaveResult:
-        self._emit(RunEvent("group_started", epoch, "save"))
-        return self.save_checkpoints(epoch, session, stop)
-
-    def _apply_policy(self, save: SaveResult | None, *, last: bool = False) -> None:
-        if (
-            save is None
-            or save.status != "failed"
-            or not self.on_save_failure.ends_run(self._failures, last=last)
-        ):
-            return
-        assert save.error is not None
-        save.error.add_note(
-            f"{self._failures} save(s) in a row have failed; the run ends by {self.on_save_failure}"
-        )
-        raise save.error
-
-    # -- saving
-
-    def _save(self, manager: Manager, epoch: int, session: Session, stop: Mapping[str, Any]) -> SaveResult:
-        begin = time.perf_counter()
-        try:
-            accessible = manager.cp_accessible(epoch)
-        except Exception as error:  # noqa: BLE001 - a handler is foreign code; the policy says what its failure does
-            return SaveResult(epoch, "failed", stage="handler", error=error)
-        if not accessible:
-            return SaveResult(epoch, "skipped", reason="the metadata handler said not to save now")
-        stage: Literal["write", "commit"] = "write"
-        try:
-            session.run(manager.save(epoch, stop))
-            stage = "commit"
-            record = manager.commit(epoch, stop)
-        except (TaskGroupError, OSError) as error:
-            if not _is_environments(error):
-                raise
-            self._discard(manager, epoch)
-            return SaveResult(epoch, "failed", stage=stage, error=error, seconds=time.perf_counter() - begin)
-        skipped = manager.skipped_blobs()
-        seconds = time.perf_counter() - begin
-        failed = self._tell_handler(manager, "checkpoint_save", epoch)
-        return SaveResult(
-            epoch,
-            "saved",
-            stage="handler" if failed else "",
-            error=failed,
-            size_bytes=record.size_bytes,
-            seconds=seconds,
-            skipped_blobs=skipped,
-        )
-
-    def _discard(self, manager: Manager, epoch: int) -> None:
-        try:
-            manager.discard(epoch)
-        except OSError as error:
-            warnings.warn(
-                f"left-overs of epoch {epoch} stay behind: {error}", CheckpointWarning, stacklevel=2
-            )
-
-    def _tell_handler(self, manager: Manager, action: str, epoch: int | None = None) -> Exception | None:
-        # The data are complete at this point: what a handler raises is its own failure, never the checkpoint's.
-        try:
-            if epoch is not None:
-                manager.write_checkpoint_metadata(epoch)
-            manager.report_checkpoint_stats(action)
-        except Exception as error:  # noqa: BLE001 - a handler is foreign code; its error is kept and reported
-            if epoch is None:
-                warnings.warn(
-                    f"metadata handler: {type(error).__name__}: {error}", CheckpointWarning, stacklevel=2
-                )
-            return error
-        return None
+            if saver is not None:
+                saver.apply_policy(save)
 
     # -- small things
+
+    def _new_saver(self) -> EpochSaver | None:
+        manager = self.checkpoint_manager
+        if manager is None:
+            return None
+        return EpochSaver(manager, self.on_save_failure, self._emit, lambda save: self.result.settle(save))
 
     def _group(self, session: Session, name: str, group: Any) -> None:
         self._emit(RunEvent("group_started", group=name))
@@ -439,18 +369,5 @@ def _finished(record: EpochRecord, job: CompiledJob) -> bool:
     )
 
 
-def _is_environments(error: TaskGroupError | OSError) -> bool:
-    """Tell whether the environment made a save fail, and not the program."""
-    return isinstance(error, OSError) or all(isinstance(failure.error, OSError) for failure in error.failures)
-
-
 def _outputs(group: Any) -> dict[str, object]:
     return {output.label: output.fetch() for task in group.tasks for output in task.outputs() if output.label}
-
-
-def _describe(result: SaveResult) -> str:
-    if result.status == "saved":
-        return f"epoch {result.epoch} is saved, but the metadata handler failed: {result.error!r}"
-    if result.status == "skipped":
-        return f"epoch {result.epoch} was not saved: {result.reason}"
-    return f"epoch {result.epoch} could not be saved ({result.stage}): {result.error}"

@@ -1,5 +1,6 @@
 """Checkpoints of a job: managers, the commit log, and what a site may plug in."""
 
+from jobcore.checkpoint.background import PendingCommit
 from jobcore.checkpoint.core import PartialLoad
 from jobcore.checkpoint.handler import MetadataHandler, UploadTaskGroupBuilder
 from jobcore.checkpoint.lineage import EpochRecord, NodeEntry
@@ -22,6 +23,7 @@ __all__ = [
     "MultiNodeCheckpointManager",
     "NodeEntry",
     "PartialLoad",
+    "PendingCommit",
     "RunDirectory",
     "RunResult",
     "SaveFailurePolicy",

@@ -17,6 +17,7 @@ from jobcore.checkpoint.log import CommitLog, History
 from jobcore.checkpoint.paths import RunDirectory, db_name, parse_database
 from jobcore.errors import BuildError, CheckpointNotFoundError, MismatchError, NotRunError
 from jobcore.graph import BlobReference
+from jobcore.store import BackgroundSaver, PendingSave
 from jobcore.tasks import Node, Task, TaskGroup, TaskOutput, WorkspaceType
 
 __all__ = ["EpochState", "ManagerCore", "PartialLoad", "Pending", "Run", "result_of"]
@@ -44,6 +45,9 @@ class Run:
     directory: RunDirectory
     claim: Claim | None = None
     process: int = field(default_factory=os.getpid)
+    newest: dict[str, Path] = field(
+        default_factory=dict
+    )  # of each node, the last database that was committed
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class Pending:
     epoch: int
     paths: dict[str, Path]
     outputs: dict[str, TaskOutput] = field(default_factory=dict)
+    saves: dict[str, PendingSave] = field(default_factory=dict)
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Return what the tasks that have run put out; a task that has not run is left out."""
@@ -61,6 +66,9 @@ class Pending:
         for node, output in self.outputs.items():
             with contextlib.suppress(NotRunError):
                 found[node] = result_of(output)
+        for node, save in self.saves.items():
+            if node in found and save.done and save.error is None:
+                found[node] = steps.saved(self.paths[node], save.wait(), found[node]["ns"])
         return found
 
 
@@ -75,6 +83,7 @@ class ManagerCore:
         *,
         include: Names = None,
         exclude: Names = None,
+        background: bool = False,
     ) -> None:
         if not os.fspath(db_prefix):
             raise BuildError("expected the path of a run directory as db_prefix, found an empty string")
@@ -83,6 +92,8 @@ class ManagerCore:
         self.metadata_handler = metadata_handler if metadata_handler is not None else MetadataHandler()
         self.path_prefix: str | None = None
         self.path_type: str | None = None
+        self.background = background
+        self._savers: dict[str, BackgroundSaver] = {}
         self._selection = steps.Selection.of(include, exclude)
         self._directory = RunDirectory.at(db_prefix, db_type)
         self._nodes: tuple[str, ...] = ()

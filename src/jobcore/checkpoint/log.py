@@ -234,7 +234,7 @@ class CommitLog:
         self.check_current(claim)
         for node, entry in nodes.items():
             path = self.directory.path / entry.file
-            size = path.stat().st_size if path.exists() else None
+            size = files.tree_size(path) if path.exists() else None
             if size != entry.size_bytes:
                 raise SaveError(
                     f"expected {entry.size_bytes} bytes of node {node!r} in {path}, found {size}",
@@ -254,13 +254,24 @@ class CommitLog:
         return record
 
     def discard(self, claim: Claim, epoch: int) -> None:
-        """Remove what a failed save of `epoch` left behind, so that the same epoch can be tried again."""
+        """Remove what a failed save of `epoch` left behind, so that the same epoch can be tried again.
+
+        Raises
+        ------
+        SaveError
+            The directory cannot be read or written.
+        """
+        with _saving_to(self.directory.path):
+            self._discard(claim, epoch)
+
+    def _discard(self, claim: Claim, epoch: int) -> None:
         if self.directory.record(epoch, claim.generation).exists():
             return
         for name in _listing(self.directory.path):
             found = paths.parse_database(name)
             if found is not None and found[1:] == (epoch, claim.generation):
-                (self.directory.path / name).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    files.remove(self.directory.path / name)
 
     def sweep(self, claim: Claim) -> tuple[str, ...]:
         """Remove left-overs of interrupted saves of earlier generations, and return their names.
@@ -268,9 +279,15 @@ class CommitLog:
         Only unfinished files under temporary names, and databases of epochs that have no record at all, readable or
         not, of generations older than `claim`: newer ones are being written by a later start. What cannot be removed
         stays.
+
+        Raises
+        ------
+        SaveError
+            The directory cannot be read.
         """
         root = self.directory.path
-        listing = _listing(root)
+        with _saving_to(root):
+            listing = _listing(root)
         recorded = {paths.parse_record(name) for name in listing}
         removed = []
         for name in listing:
@@ -280,7 +297,7 @@ class CommitLog:
             # Of this generation nothing is being written yet, except by starts that wanted its number too.
             if generation is not None and generation <= claim.generation:
                 with contextlib.suppress(OSError):
-                    (root / name).unlink()
+                    files.remove(root / name)
                     removed.append(name)
         return tuple(removed)
 
@@ -347,6 +364,8 @@ def _read(
         value = convert(open_sealed(path), str(path))
     except (FormatError, OSError) as error:
         if not is_damage(error):
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = str(path)  # which an error of reading, unlike one of opening, does not know
             raise
         faults.append(LogFault(str(path), str(error), epoch, generation))
         return None

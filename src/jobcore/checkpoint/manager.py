@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jobcore.checkpoint import steps
+from jobcore.checkpoint.background import PendingCommit
 from jobcore.checkpoint.core import ManagerCore, PartialLoad, Pending, Run, result_of
 from jobcore.checkpoint.lineage import Claim, EpochRecord, NodeEntry
 from jobcore.checkpoint.log import CommitLog
@@ -16,6 +18,7 @@ from jobcore.checkpoint.paths import RunDirectory, check_epoch, node_names
 from jobcore.errors import CheckpointNotFoundError, NotRunError, SupersededError
 from jobcore.graph import BlobReference
 from jobcore.runtime import Session
+from jobcore.store import BackgroundSaver, PendingSave
 from jobcore.tasks import Node, Task, TaskGroup
 
 __all__ = ["Manager"]
@@ -34,17 +37,20 @@ class Manager(ManagerCore):
     db_prefix
         The run directory; made when it is not there.
     db_type
-        The container: ``zarr.zip``.
+        The container: ``zarr.zip``, one file, or ``zarr``, a directory whose unchanged chunks are links.
     metadata_handler
         Told about epochs and asked which one to resume.
     include, exclude
         Names of blobs, or a predicate on the name, to choose what is saved. By default every blob that the node's
         workspace itself holds, except transient ones.
+    background
+        Whether what `save` returns only copies the blobs, so that training goes on while they are written.
 
     Notes
     -----
     A save is two steps: the group that `save` returns writes one database per node, and `commit` publishes the
-    record that makes the epoch exist. `JobRunner` does both. A manager may be used by one thread at a time.
+    record that makes the epoch exist. `JobRunner` does both. With `background`, `commit` waits until the databases are
+    written, and `commit_in_background` does not. A manager may be used by one thread at a time.
     """
 
     def init(
@@ -77,6 +83,7 @@ class Manager(ManagerCore):
         else:
             record = self._record(retrieve_from_epoch)
             self._run = Run(record.run, record.ref, self._directory)
+            self._run.newest.update((node, self._file(entry)) for node, entry in record.nodes.items())
             built = {
                 node: steps.stored_names_step(self._file(entry), entry)
                 for node, entry in record.nodes.items()
@@ -145,23 +152,12 @@ class Manager(ManagerCore):
         epoch = check_epoch("epoch", epoch)
         run, claim = self._claimed("save")
         targets = {node: run.directory.database(node, epoch, claim.generation) for node in self._nodes}
+        pending = Pending("checkpoint_save", epoch, targets)
         built = {
-            node: steps.save_step(
-                path,
-                self._selection,
-                {
-                    "db_type": self.db_type,
-                    "run": run.id,
-                    "node": node,
-                    "epoch": epoch,
-                    "generation": claim.generation,
-                    "stop": dict(stop or {}),
-                },
-            )
-            for node, path in targets.items()
+            node: self._save_step(node, path, claim, stop or {}, pending) for node, path in targets.items()
         }
-        group, outputs = self._group("checkpoint_save", built)
-        self._pending = Pending("checkpoint_save", epoch, targets, outputs)
+        group, pending.outputs = self._group("checkpoint_save", built)
+        self._pending = pending
         return self._wrap(group)
 
     def commit(self, epoch: int, stop: Mapping[str, Any] | None = None) -> EpochRecord:
@@ -183,28 +179,57 @@ class Manager(ManagerCore):
         SaveError
             The record cannot be written.
         """
-        run, pending = self._running("commit"), self._pending
-        if (
-            run.claim is None
-            or pending is None
-            or pending.action != "checkpoint_save"
-            or pending.epoch != epoch
-        ):
+        return self._committer("commit", epoch, stop or {})()
+
+    def commit_in_background(self, epoch: int, stop: Mapping[str, Any] | None = None) -> PendingCommit:
+        """Publish the record of an epoch as soon as its databases are written, and return at once.
+
+        Parameters
+        ----------
+        epoch, stop
+            As for `commit`.
+
+        Returns
+        -------
+        PendingCommit
+            To wait for; it raises what `commit` would have raised.
+
+        Raises
+        ------
+        NotRunError
+            What `save` returned has not run on every node.
+        """
+        return PendingCommit(epoch, self._committer("commit_in_background", epoch, stop or {}))
+
+    def _committer(self, method: str, epoch: int, stop: Mapping[str, Any]) -> Callable[[], EpochRecord]:
+        run, pending = self._running(method), self._pending
+        claim = run.claim
+        if claim is None or pending is None or pending.action != "checkpoint_save" or pending.epoch != epoch:
             raise NotRunError(
-                f"expected save({epoch}) to have run before commit({epoch})",
+                f"expected save({epoch}) to have run before {method}({epoch})",
                 hint="run what save() returns first",
             )
-        results = pending.results()
-        missing = [node for node in self._nodes if node not in results]
+        done = pending.results()
+        missing = [node for node in self._nodes if node not in done]
         if missing:
             raise NotRunError(
                 f"expected epoch {epoch} to be saved on every node, found it missing on {missing}"
             )
-        nodes = {
-            node: NodeEntry(done["file"], done["bytes"], done["digest"], done["blobs"])
-            for node, done in results.items()
-        }
-        return CommitLog(run.directory).commit(run.claim, pending.epoch, nodes, stop or {})
+
+        def commit() -> EpochRecord:
+            # All are waited for, also when one has failed: none may go on writing when the epoch is tried again.
+            failed = [error for save in pending.saves.values() if (error := _ended(save)) is not None]
+            if failed:
+                raise failed[0]
+            nodes = {
+                node: NodeEntry(found["file"], found["bytes"], found["digest"], found["blobs"])
+                for node, found in pending.results().items()
+            }
+            record = CommitLog(run.directory).commit(claim, epoch, nodes, stop)
+            run.newest.update((node, run.directory.path / entry.file) for node, entry in nodes.items())
+            return record
+
+        return commit
 
     def discard(self, epoch: int) -> None:
         """Remove what a failed save of `epoch` left behind; a committed epoch is never touched."""
@@ -219,6 +244,7 @@ class Manager(ManagerCore):
         return {
             node: tuple((name, reason) for name, reason in done["skipped"])
             for node, done in self._pending.results().items()
+            if "skipped" in done
         }
 
     # -- loading
@@ -319,6 +345,29 @@ class Manager(ManagerCore):
 
     # -- inside
 
+    def _save_step(
+        self, node: str, path: Path, claim: Claim, stop: Mapping[str, Any], pending: Pending
+    ) -> steps.Step:
+        attributes: dict[str, Any] = {
+            "db_type": self.db_type,
+            "run": claim.run,
+            "node": node,
+            "epoch": pending.epoch,
+            "generation": claim.generation,
+            "stop": dict(stop),
+        }
+        base = self._running("save").newest.get(node)
+        if self.db_type == "zarr" and base is not None and base.is_dir():
+            attributes["base"] = base
+        if not self.background:
+            return steps.save_step(path, self._selection, attributes)
+        saver = self._savers.setdefault(node, BackgroundSaver())
+
+        def begun(save: PendingSave) -> None:
+            pending.saves[node] = save
+
+        return steps.background_save_step(path, self._selection, attributes, saver, begun)
+
     def _claimed(self, method: str, after: int | None = None) -> tuple[Run, Claim]:
         """Return the run and its claim, taken now or checked to be still the newest."""
         run = self._running(method)
@@ -358,3 +407,12 @@ class Manager(ManagerCore):
         group, outputs = self._group(action, built)
         self._pending = Pending(action, epoch, targets, outputs)
         return self._wrap(group)
+
+
+def _ended(save: PendingSave) -> BaseException | None:
+    """Wait for a save, and return what it failed with."""
+    try:
+        save.wait()
+    except Exception:  # noqa: BLE001 - whatever it was, it is the property
+        return save.error
+    return None

@@ -24,11 +24,14 @@ class CheckpointManager(Manager):
     node_name
         The node whose workspace is saved.
     db_type
-        The container: ``zarr.zip``.
+        The container: ``zarr.zip``, one file, or ``zarr``, a directory whose unchanged chunks are links.
     metadata_handler
         Told about epochs and asked which one to resume.
     include, exclude
         Names of blobs, or a predicate on the name, to choose what is saved.
+    background
+        Whether an epoch is written while the next one trains; its blobs are copied first, which takes memory for one
+        more state.
 
     See Also
     --------
@@ -44,8 +47,11 @@ class CheckpointManager(Manager):
         *,
         include: Callable[[str], bool] | Iterable[str] | None = None,
         exclude: Callable[[str], bool] | Iterable[str] | None = None,
+        background: bool = False,
     ) -> None:
-        super().__init__(db_prefix, db_type, metadata_handler, include=include, exclude=exclude)
+        super().__init__(
+            db_prefix, db_type, metadata_handler, include=include, exclude=exclude, background=background
+        )
         self.node_name = str(node_name)
         self._nodes = (self.node_name,)
 
@@ -71,11 +77,14 @@ class MultiNodeCheckpointManager(Manager):
     db_prefix
         The run directory; made when it is not there.
     db_type
-        The container: ``zarr.zip``.
+        The container: ``zarr.zip``, one file, or ``zarr``, a directory whose unchanged chunks are links.
     metadata_handler
         Told about epochs and asked which one to resume.
     include, exclude
         Names of blobs, or a predicate on the name, to choose what is saved.
+    background
+        Whether an epoch is written while the next one trains; its blobs are copied first, which takes memory for one
+        more state.
 
     See Also
     --------

@@ -15,12 +15,12 @@ from jobcore.tasks import Node
 
 __all__ = ["RunDirectory", "db_name", "get_ckpt_filename"]
 
-_SUFFIX = {"zarr.zip": ".zarr.zip"}
+_SUFFIX = {"zarr": ".zarr", "zarr.zip": ".zarr.zip"}
 # Numbers as this library writes them: `epoch.05.1.json` is somebody's copy.
 _NUMBER = "(0|[1-9][0-9]*)"
 _RECORD = re.compile(rf"epoch\.{_NUMBER}\.{_NUMBER}\.json")
 _CLAIM = re.compile(rf"generation\.{_NUMBER}\.json")
-_DATABASE = re.compile(rf"(.+)\.{_NUMBER}\.{_NUMBER}\.zarr\.zip")
+_DATABASE = re.compile(rf"(.+)\.{_NUMBER}\.{_NUMBER}\.zarr(?:\.zip)?")
 _TEMPORARY = re.compile(r"\.(?P<final>.+)\.\d+\.[0-9A-Za-z_-]+\.tmp")
 
 
@@ -100,7 +100,7 @@ def parse_claim(name: str) -> int | None:
 
 
 def parse_database(name: str) -> tuple[str, int, int] | None:
-    """Return (escaped node, epoch, generation) of a database's file name, or None."""
+    """Return (escaped node, epoch, generation) of the name of a database's file or directory, or None."""
     match = _DATABASE.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 __all__ = ["EpochResult", "RunResult", "SaveResult"]
@@ -17,7 +17,8 @@ class SaveResult:
     epoch
         The epoch.
     status
-        ``saved``: committed and durable. ``skipped``: not tried, see `reason`. ``failed``: tried, see `error`;
+        ``saved``: committed and durable. ``pending``: copied, and being written in the background; the result gets
+        another in its place when that has ended. ``skipped``: not tried, see `reason`. ``failed``: tried, see `error`;
         earlier epochs are untouched.
     stage
         For a failure, what failed: ``write`` (a database), ``commit`` (the record), or ``handler``: the metadata
@@ -29,7 +30,7 @@ class SaveResult:
     """
 
     epoch: int
-    status: Literal["saved", "skipped", "failed"]
+    status: Literal["saved", "pending", "skipped", "failed"]
     reason: str = ""
     stage: Literal["", "write", "commit", "handler"] = ""
     error: BaseException | None = None
@@ -78,6 +79,14 @@ class RunResult:
     initial_save: SaveResult | None = None
     epochs: list[EpochResult] = field(default_factory=list)
     damaged: list[tuple[int, str]] = field(default_factory=list)
+
+    def settle(self, save: SaveResult) -> None:
+        """Put the outcome of a save in the place of its pending one."""
+        if self.initial_save is not None and self.initial_save.epoch == save.epoch:
+            self.initial_save = save
+        for at, done in enumerate(self.epochs):
+            if done.epoch == save.epoch:
+                self.epochs[at] = replace(done, save=save)
 
     @property
     def saves(self) -> list[SaveResult]:

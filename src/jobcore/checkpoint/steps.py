@@ -14,19 +14,28 @@ from typing import Any
 
 from jobcore.checkpoint.lineage import NodeEntry
 from jobcore.errors import CheckpointNotFoundError, FormatError
-from jobcore.store import check_blobs, open_database, write_database
+from jobcore.store import (
+    BackgroundSaver,
+    PendingSave,
+    WriteResult,
+    check_blobs,
+    open_database,
+    write_database,
+)
 from jobcore.workspace import Workspace
 
 __all__ = [
     "RESULT",
     "Selection",
     "Step",
+    "background_save_step",
     "exists_step",
     "list_step",
     "load_step",
     "opens",
     "remove_step",
     "save_step",
+    "saved",
     "stored_names_step",
 ]
 
@@ -102,19 +111,39 @@ def save_step(path: Path, selection: Selection, attributes: Mapping[str, Any]) -
         begin = time.perf_counter_ns()
         blobs, left = selection.split(_node(workspace))
         done = write_database(path, blobs, skipped=left, **attributes)
-        workspace.feed(
-            RESULT,
-            {
-                "file": path.name,
-                "bytes": done.size_bytes,
-                "digest": done.digest,
-                "blobs": done.blobs,
-                "skipped": [tuple(pair) for pair in done.skipped],
-                "ns": time.perf_counter_ns() - begin,
-            },
-        )
+        workspace.feed(RESULT, saved(path, done, time.perf_counter_ns() - begin))
 
     return save
+
+
+def background_save_step(
+    path: Path,
+    selection: Selection,
+    attributes: Mapping[str, Any],
+    saver: BackgroundSaver,
+    begun: Callable[[PendingSave], None],
+) -> Step:
+    """Copy the node's blobs, and write them to a new database at `path` in the background."""
+
+    def save(workspace: Workspace) -> None:
+        begin = time.perf_counter_ns()
+        blobs, left = selection.split(_node(workspace))
+        begun(saver.save(path, blobs, skipped=left, **attributes))
+        workspace.feed(RESULT, {"ns": time.perf_counter_ns() - begin})
+
+    return save
+
+
+def saved(path: Path, done: WriteResult, ns: int) -> dict[str, Any]:
+    """Return what a step that saved puts out."""
+    return {
+        "file": path.name,
+        "bytes": done.size_bytes,
+        "digest": done.digest,
+        "blobs": done.blobs,
+        "skipped": [tuple(pair) for pair in done.skipped],
+        "ns": ns,
+    }
 
 
 def load_step(path: Path, entry: NodeEntry, names: frozenset[str] | None, created: set[str]) -> Step:

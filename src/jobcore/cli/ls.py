@@ -13,6 +13,7 @@ from jobcore.cli.common import expect_run, print_json, target_argument
 from jobcore.cli.target import Run
 from jobcore.cli.terminal import styled
 from jobcore.cli.text import clean, count, local_time, size, table
+from jobcore.store import files
 
 __all__ = ["ls_command"]
 
@@ -98,7 +99,7 @@ def _absent(run: Run, record: EpochRecord) -> Iterator[tuple[str, str]]:
     """Yield node and fault of each database that is not there in its recorded size; nothing is read."""
     for node, entry in record.nodes.items():
         try:
-            found = (run.history.directory / entry.file).stat().st_size
+            found = files.tree_size(run.history.directory / entry.file)
         except OSError as error:
             yield node, f"{clean(entry.file)}: {error.strerror}"
             continue

@@ -221,6 +221,11 @@ class Story:
         self._durations.append(event.seconds)
         return []
 
+    def _on_save_staged(self, event: RunEvent) -> list[str]:
+        # The line of the epoch waits for what comes of its save.
+        self.begin_stage(f"after {self.where(event.epoch)}")
+        return []
+
     def _on_save_finished(self, event: RunEvent) -> list[str]:
         head = f"{self._pending}; " if self._pending else f"{self.where(event.epoch)}: "
         self._pending = ""

@@ -12,10 +12,11 @@ from pathlib import Path
 from jobcore.checkpoint import CommitLog, EpochRecord, History, RunDirectory
 from jobcore.checkpoint.paths import parse_claim, parse_database, parse_record
 from jobcore.cli.text import clean, count
+from jobcore.store.dirformat import is_database
 
 __all__ = ["DatabaseFile", "Run", "WrongPathError", "find"]
 
-_EXPECTED = "expected a run directory or a checkpoint database (*.zarr.zip)"
+_EXPECTED = "expected a run directory or a checkpoint database (*.zarr.zip, *.zarr)"
 _AT_EPOCH = re.compile(r"(?P<run>.+)@(?P<epoch>\d+|latest)", re.DOTALL)
 _LISTED = 5
 _KINDS = (
@@ -32,7 +33,7 @@ class WrongPathError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFile:
-    """A file, to be taken for a checkpoint database."""
+    """A file or directory, to be taken for a checkpoint database."""
 
     path: Path
 
@@ -69,7 +70,7 @@ def find(text: str) -> DatabaseFile | Run:
     Parameters
     ----------
     text
-        A database file, a run directory, or ``RUN@EPOCH`` with a number or ``latest``.
+        A database, a run directory, or ``RUN@EPOCH`` with a number or ``latest``.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def find(text: str) -> DatabaseFile | Run:
         mode = path.stat().st_mode
     except OSError as error:
         raise WrongPathError(_nothing_at(path, text, error)) from None
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(mode) and not is_database(str(path)):
         return _run(path, text)
     for is_kind, kind in _KINDS:
         # Opening a pipe to look into it would wait for ever.
@@ -98,7 +99,8 @@ def find(text: str) -> DatabaseFile | Run:
 def _at(text: str, wanted: str) -> Run:
     run = find(text)
     if isinstance(run, DatabaseFile):
-        raise WrongPathError(f"expected a run directory before '@{wanted}', found a file: {clean(text)}")
+        what = "a database" if run.path.is_dir() else "a file"
+        raise WrongPathError(f"expected a run directory before '@{wanted}', found {what}: {clean(text)}")
     newest = run.history.latest()
     epoch = newest.epoch if wanted == "latest" and newest is not None else wanted
     if epoch == "latest":

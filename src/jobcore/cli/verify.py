@@ -17,7 +17,7 @@ from jobcore.cli.target import DatabaseFile, Run
 from jobcore.cli.terminal import is_live_terminal, styled
 from jobcore.cli.text import clean, count, size
 from jobcore.errors import CheckpointNotFoundError
-from jobcore.store import Fault, VerifyReport
+from jobcore.store import Fault, VerifyReport, files
 from jobcore.store import verify as verify_database
 
 __all__ = ["verify_command"]
@@ -175,7 +175,7 @@ def _size(item: _Item) -> int:
     if item.size_bytes is not None:
         return item.size_bytes
     try:
-        return os.path.getsize(item.path)  # noqa: PTH202 - paths are text here
+        return files.tree_size(item.path)
     except OSError:
         return 0
 
