@@ -7,7 +7,7 @@ The process sends itself a signal, SIGKILL by default, at the COUNT-th time that
 =================  ====================================================================
 ``init``           half way through the init task
 ``epoch``          half way through the epoch task of the last node
-``write``          in a ``write`` system call of a checkpoint database, half of it done
+``write``          in a system call that writes to a file of the run directory, half of it done
 ``sync``           after the data of a database, record or claim, before they are synced
 ``publish``        before a database, record or claim gets its name
 ``published``      after it has got its name
@@ -21,15 +21,20 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import jobcore
 import jobcore.checkpoint.log
 import jobcore.store.files
+from faults.layer import Kind, Layer
 from jobcore import Job, Node, Workspace
 
 EPOCHS = 5
+
+#: Places that are system calls: their names, and the kind of death. For them ``faults.c`` must be preloaded.
+CALLS = {"write": ("write,pwrite", Kind.KILL_HALF), "sync": ("fsync,fdatasync", Kind.KILL_BEFORE)}
 
 
 class Death:
@@ -113,31 +118,15 @@ def arm(death: Death) -> None:
 
     files.publish = publish
     files.write_new_file = write_new_file
-    for name in ("fsync", "fdatasync"):
-        if hasattr(os, name):
-            setattr(os, name, dying_sync(getattr(os, name), death))
-    for name in ("write", "writev", "pwrite", "pwritev"):
-        setattr(os, name, dying_write(name, getattr(os, name), death))
 
 
-def dying_sync(real, death):
-    def sync(fd):
-        death.pass_by("sync")
-        return real(fd)
-
-    return sync
-
-
-def dying_write(name, real, death):
-    def write(fd, data, *rest):
-        if fd > 2 and death.at("write"):
-            first = data if isinstance(data, (bytes, bytearray, memoryview)) else data[0]
-            half = bytes(memoryview(first).cast("B")[: memoryview(first).nbytes // 2])
-            real(fd, [half] if name.endswith("v") else half, *rest)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(fd, data, *rest)
-
-    return write
+def arm_layer(run: Path, order: str, by: str) -> None:
+    """Put a place of death into a system call, of whichever thread."""
+    place, _, count = order.partition(":")
+    names, kind = CALLS[place]
+    if by != "SIGKILL":
+        kind = Kind.SIGNAL
+    Layer(run).arm(names, int(count), kind, signal.Signals[by])
 
 
 def main(arguments: list[str]) -> None:
@@ -147,8 +136,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--die-at")
     parser.add_argument("--by", default="SIGKILL")
     options = parser.parse_args(arguments)
-    death = Death(options.die_at, options.by)
+    in_layer = (options.die_at or "").partition(":")[0] in CALLS
+    death = Death(None if in_layer else options.die_at, options.by)
     arm(death)
+    if in_layer:
+        arm_layer(Path(options.run).absolute(), options.die_at, options.by)
     runner = jobcore.JobRunner(
         build_job(options.nodes, death),
         jobcore.MultiNodeCheckpointManager(options.run),

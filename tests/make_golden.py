@@ -1,7 +1,8 @@
-"""How the golden databases in ``tests/data/`` were made: ``python tests/make_golden.py FILE``.
+"""How the golden databases in ``tests/data/`` were made: ``python tests/make_golden.py PATH``.
 
 A golden file is never made anew for a version that was released: each of them must load for ever. When the format
-gets a new version, this script makes the file of that version beside the old ones.
+gets a new version, this script makes the file of that version beside the old ones. A path that ends in ``.zarr``
+becomes a directory.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def test_show_says_that_a_newer_epoch_has_a_damaged_record(here):
 
 def test_show_of_what_cannot_be_read_says_what_it_is(here):
     result = jc("show", "job.py", status=1)
-    assert "expected a jobcore database (zarr.zip), found text that begins" in result.stderr
+    assert "expected a jobcore database (zarr.zip or zarr), found text that begins" in result.stderr
     (here / "nodes.py").write_text(NODES)
     jc("run", "nodes.py")
     os.truncate("runs/nodes/trainer=3a0.2.1.zarr.zip", 100)
@@ -319,7 +319,7 @@ def test_verify_of_a_foreign_file_says_what_it_is(here):
     np.savez("x.npz", a=1)
     result = jc("verify", "x.npz", status=1)
     assert result.stdout.startswith(
-        "fault: x.npz: expected a jobcore database (zarr.zip), found a NumPy .npz file"
+        "fault: x.npz: expected a jobcore database (zarr.zip or zarr), found a NumPy .npz file"
     )
 
 

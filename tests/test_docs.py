@@ -32,7 +32,8 @@ def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_schemas", dict(registry._schemas))
     monkeypatch.chdir(tmp_path)
     if page.name == "format.md":
-        jobcore.save("model.zarr.zip", {"fc1/weight:0": np.eye(3), "empty": np.empty((0, 2))})
+        for place in ("model.zarr.zip", "model.zarr"):
+            jobcore.save(place, {"fc1/weight:0": np.eye(3), "empty": np.empty((0, 2))})
     text = page.read_text()
     module = types.ModuleType("documentation_example")
     # Dataclasses and pickling look their module up by name.

@@ -27,6 +27,7 @@ PLACES = {
     "jobcore": "what a training job, and whoever only wants files, needs",
     "jobcore.errors": "what can go wrong",
     "jobcore.lowlevel": "the parts, for authors of other libraries",
+    "jobcore.testing": "what their tests may use",
 }
 
 # Modules of the implementation that gather what others define, so that the rest of the package finds it together.

@@ -23,6 +23,7 @@ PLACES = (
     "jobcore.graph",
     "jobcore.runtime",
     "jobcore.lowlevel",
+    "jobcore.testing",
 )
 HEADING = re.compile(r"^##+ `(?:jobcore\.\w+\.)?(\w+)`$")
 SPAN = re.compile(r"`([^`]+)`")

@@ -401,12 +401,9 @@ def test_a_disk_that_cannot_be_read_is_damage(path: Path, monkeypatch: pytest.Mo
         return preadv(fd, buffers, offset)
 
     monkeypatch.setattr(zipreader.os, "preadv", failing)
-    with pytest.raises(FormatError, match="could not be read: Input/output error") as caught:
-        load(path)
-    assert isinstance(caught.value.__cause__, OSError)
-    calls.clear()
     report = verify(path)
     assert [fault.place for fault in report.faults] == ["file"]
+    assert "could not be read: Input/output error" in report.faults[0].message
 
 
 def test_short_reads_are_continued(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

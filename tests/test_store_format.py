@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import make_golden
+import slow_directory
 import slow_reader
 from jobcore import Counter
 from jobcore.store import ChunkPolicy, inspect, load, save, verify, write_database, zipformat
@@ -25,14 +26,16 @@ from store_cases import DTYPES, any_bits, same_bits
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = sorted(DATA.glob("format-*.zarr.zip"))
+DIRECTORIES = sorted(DATA.glob("format-*.zarr"))
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "format.md"
 
 
 def test_there_is_a_golden_file_of_every_version() -> None:
-    assert [path.name for path in GOLDEN] == ["format-1.zarr.zip"]
+    assert "format-1.zarr.zip" in [path.name for path in GOLDEN]
+    assert [path.name for path in DIRECTORIES] == ["format-2.zarr"]
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*GOLDEN, *DIRECTORIES], ids=lambda path: path.name)
 def test_golden_files_load_to_the_values_they_were_made_of(path: Path) -> None:
     assert verify(path).ok
     found = load(path)
@@ -69,8 +72,28 @@ def test_what_is_written_today_is_the_golden_file(tmp_path: Path) -> None:
     assert roots[0] == roots[1]
 
 
+def test_a_directory_that_is_written_today_is_the_golden_one(tmp_path: Path) -> None:
+    path, golden = tmp_path / "x.zarr", DIRECTORIES[-1]
+    write_database(path, make_golden.values(), chunks=make_golden.CHUNKS, **make_golden.HEADER)
+    one, other = (
+        {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+        for place in (path, golden)
+    )
+    roots = [json.loads(files.pop("zarr.json"))["attributes"]["jobcore"] for files in (one, other)]
+    assert one == other
+    for root in roots:
+        # Of the program that wrote it.
+        assert re.fullmatch(r"jobcore \d\S*", root.pop("writer"))
+        del root["sha256"]
+    assert roots[0] == roots[1]
+
+
 def same_as_slow(path: Path) -> None:
-    header, blobs, digest = slow_reader.read(path.read_bytes())
+    if path.is_dir():
+        header, blobs, digest = slow_directory.read(path)
+        assert f"sha256:{header.pop('sha256')}" == digest
+    else:
+        header, blobs, digest = slow_reader.read(path.read_bytes())
     info = inspect(path)
     assert digest == info.digest
     assert header == {
@@ -100,7 +123,7 @@ def same_as_slow(path: Path) -> None:
             json.loads(value or b"null")
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*GOLDEN, *DIRECTORIES], ids=lambda path: path.name)
 def test_a_reader_written_from_the_document_reads_golden_files(path: Path) -> None:
     same_as_slow(path)
 

@@ -305,7 +305,7 @@ def foreign_files(folder: Path) -> dict[str, str]:
         "text": "text that begins 'größe",
         "binary": "data that begins with the bytes 80 81 82",
         "zeros": "data that begins with the bytes 00 00",
-        "folder": "a directory (give the path",
+        "folder": "an empty directory",
         "store": "a directory with a Zarr group",
     }
 

@@ -272,7 +272,8 @@ class JobRunner:
             tell_handler(manager, "checkpoint_load")
             return record
         raise CheckpointNotFoundError(
-            f"expected an undamaged epoch, found damage in every one of {sorted(r.epoch for r in candidates)}",
+            f"expected an undamaged epoch in {manager.path_prefix or manager.db_prefix}, found damage in every one of "
+            f"{sorted(r.epoch for r in candidates)}",
             hint="start from scratch with resume_from_epoch=None if that is what you want",
         )
 

@@ -4,19 +4,10 @@ It finds damage that happens by itself: every burst of up to 32 bits, and all bu
 does not protect against a change made on purpose.
 """
 
-from cpython.buffer cimport (
-    PyBUF_ANY_CONTIGUOUS,
-    PyBUF_FORMAT,
-    PyBUF_WRITABLE,
-    PyBuffer_Release,
-    PyObject_CheckBuffer,
-    PyObject_GetBuffer,
-)
-from cpython.number cimport PyNumber_Index
-from libc.stdint cimport INT64_MAX, UINT32_MAX, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport strchr
+from libc.stdint cimport INT64_MAX, uint32_t, uint64_t
 
-from jobcore.errors import BlobValueError
+from jobcore._fast.buffers cimport in_range, kernel_number
+from jobcore._fast.crc_calls cimport as_crc, checksum, copy_checksum, jc_crc_kind, kernel_numbers
 
 __all__ = [
     "copy_crc32",
@@ -30,26 +21,18 @@ __all__ = [
 
 
 cdef extern from "crc32.h" nogil:
-    ctypedef struct jc_crc32_kernel:
-        const char* name
-        uint32_t (*update)(uint32_t crc, const uint8_t* data, size_t n) noexcept nogil
-        uint32_t (*copy)(uint32_t crc, uint8_t* dst, const uint8_t* src, size_t n) noexcept nogil
-
     void jc_crc32_setup() noexcept
-    size_t jc_crc32_count() noexcept
-    const jc_crc32_kernel* jc_crc32_at(size_t i) noexcept
+    const jc_crc_kind* jc_crc32_kind() noexcept
     uint32_t jc_crc32_update(uint32_t crc, const void* data, size_t n) noexcept
     uint32_t jc_crc32_copy(uint32_t crc, void* dst, const void* src, size_t n) noexcept
     uint32_t jc_crc32_join(uint32_t first, uint32_t second, uint64_t second_bytes) noexcept
 
 
-# Less is done before another thread could make use of the GIL, and to get the GIL back may take 5 ms.
-cdef enum:
-    WITHOUT_GIL_BYTES = 16384
-
 # Here, and not at the first call: two threads could make that at once.
 jc_crc32_setup()
-cdef dict _NUMBERS = {jc_crc32_at(i).name.decode(): i for i in range(jc_crc32_count())}
+cdef const jc_crc_kind* _KIND = jc_crc32_kind()
+cdef size_t _BEST = _KIND.count - 1
+cdef dict _NUMBERS = kernel_numbers(_KIND)
 
 
 cdef uint32_t crc32_update(uint32_t crc, const void* data, size_t n) noexcept nogil:
@@ -99,7 +82,7 @@ def crc32(data, value=0):
     >>> crc32(b"123456789") == crc32(b"56789", crc32(b"1234")) == 0xCBF43926
     True
     """
-    return _checksum(jc_crc32_at(jc_crc32_count() - 1), "crc32", data, value)
+    return checksum(_KIND, _BEST, "crc32", data, value, "value")
 
 
 def crc32_with(name, data, value=0):
@@ -128,7 +111,8 @@ def crc32_with(name, data, value=0):
     -----
     Thread safety: as `crc32`.
     """
-    return _checksum(_chosen(name, "crc32_with"), "crc32_with", data, value)
+    cdef size_t kernel = kernel_number(_NUMBERS, name, "crc32_with", "name")
+    return checksum(_KIND, kernel, "crc32_with", data, value, "value")
 
 
 def copy_crc32(dst, src, value=0):
@@ -161,7 +145,7 @@ def copy_crc32(dst, src, value=0):
 
     From 32 KiB on the copy goes past the caches: into memory that is not in them it is faster than a plain one.
     """
-    return _copy(jc_crc32_at(jc_crc32_count() - 1), "copy_crc32", dst, src, value)
+    return copy_checksum(_KIND, _BEST, "copy_crc32", "crc32", dst, src, value, "value")
 
 
 def copy_crc32_with(name, dst, src, value=0):
@@ -190,7 +174,8 @@ def copy_crc32_with(name, dst, src, value=0):
     -----
     Thread safety: as `copy_crc32`.
     """
-    return _copy(_chosen(name, "copy_crc32_with"), "copy_crc32_with", dst, src, value)
+    cdef size_t kernel = kernel_number(_NUMBERS, name, "copy_crc32_with", "name")
+    return copy_checksum(_KIND, kernel, "copy_crc32_with", "crc32", dst, src, value, "value")
 
 
 def crc32_combine(crc1, crc2, len2):
@@ -226,9 +211,9 @@ def crc32_combine(crc1, crc2, len2):
     >>> crc32_combine(crc32(b"check"), crc32(b"point"), 5) == crc32(b"checkpoint")
     True
     """
-    cdef uint32_t first = _as_crc(crc1, "crc32_combine", "crc1")
-    cdef uint32_t second = _as_crc(crc2, "crc32_combine", "crc2")
-    cdef uint64_t size = _in_range(len2, INT64_MAX, "2**63 - 1", "crc32_combine", "len2")
+    cdef uint32_t first = as_crc(crc1, "crc32_combine", "crc1")
+    cdef uint32_t second = as_crc(crc2, "crc32_combine", "crc2")
+    cdef uint64_t size = in_range(len2, INT64_MAX, "2**63 - 1", "crc32_combine", "len2")
     return jc_crc32_join(first, second, size)
 
 
@@ -240,7 +225,7 @@ def implementation():
     str
         Its name.
     """
-    return jc_crc32_at(jc_crc32_count() - 1).name.decode()
+    return implementations()[_BEST]
 
 
 def implementations():
@@ -253,105 +238,3 @@ def implementations():
         and ``"vpclmulqdq-512"`` on x86-64; ``"armv8-crc32"`` and ``"armv8-pmull"`` on 64-bit ARM.
     """
     return tuple(_NUMBERS)
-
-
-cdef const jc_crc32_kernel* _chosen(object name, str where) except NULL:
-    if not isinstance(name, str):
-        raise TypeError(f"{where}: expected a str as name, found {type(name).__name__}")
-    number = _NUMBERS.get(name)
-    if number is None:
-        raise BlobValueError(
-            f"{where}: expected as name one of {', '.join(_NUMBERS)}, found {name!r}",
-            hint="the others need a processor that has the instructions",
-        )
-    return jc_crc32_at(number)
-
-
-cdef object _checksum(const jc_crc32_kernel* kernel, str where, object data, object value):
-    cdef uint32_t crc = _as_crc(value, where, "value")
-    cdef Py_buffer view
-    _take_buffer(data, &view, PyBUF_ANY_CONTIGUOUS, where, "data")
-    if view.len < WITHOUT_GIL_BYTES:
-        crc = kernel.update(crc, <const uint8_t*> view.buf, view.len)
-    else:
-        with nogil:
-            crc = kernel.update(crc, <const uint8_t*> view.buf, view.len)
-    PyBuffer_Release(&view)
-    return crc
-
-
-cdef object _copy(const jc_crc32_kernel* kernel, str where, object dst, object src, object value):
-    cdef uint32_t crc = _as_crc(value, where, "value")
-    cdef Py_buffer source, target
-    _take_buffer(src, &source, PyBUF_ANY_CONTIGUOUS, where, "src")
-    try:
-        _take_buffer(dst, &target, PyBUF_ANY_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT, where, "dst")
-        try:
-            _check_copy(&target, &source, where)
-            if source.len < WITHOUT_GIL_BYTES:
-                crc = kernel.copy(crc, <uint8_t*> target.buf, <const uint8_t*> source.buf, source.len)
-            else:
-                with nogil:
-                    crc = kernel.copy(crc, <uint8_t*> target.buf, <const uint8_t*> source.buf, source.len)
-        finally:
-            PyBuffer_Release(&target)
-    finally:
-        PyBuffer_Release(&source)
-    return crc
-
-
-cdef int _check_copy(const Py_buffer* target, const Py_buffer* source, str where) except -1:
-    if target.format is not NULL and strchr(target.format, b"O") is not NULL:
-        # Bytes written over references would be followed as pointers.
-        raise BlobValueError(f"{where}: expected plain memory as dst, found a buffer of Python objects")
-    if target.len != source.len:
-        raise BlobValueError(
-            f"{where}: expected dst of as many bytes as src, found {target.len} for {source.len}"
-        )
-    cdef uintptr_t to = <uintptr_t> target.buf, taken = <uintptr_t> source.buf
-    cdef size_t n = source.len
-    # An empty buffer may have any address, inside the other one too.
-    if n > 0 and (to - taken if to >= taken else taken - to) < n:
-        raise BlobValueError(
-            f"{where}: expected dst and src apart in memory, found that they overlap",
-            hint="bytes already in place need no copy: crc32(src) is enough",
-        )
-    return 0
-
-
-cdef int _take_buffer(object data, Py_buffer* view, int flags, str where, str argument) except -1:
-    cdef bint writable = flags & PyBUF_WRITABLE
-    if not PyObject_CheckBuffer(data):
-        raise TypeError(
-            f"{where}: expected an object with a buffer as {argument}, such as bytes or an array, "
-            f"found {type(data).__name__}"
-        )
-    try:
-        PyObject_GetBuffer(data, view, flags)
-    except (BufferError, ValueError) as error:
-        # Both are in use: memoryview raises the first, NumPy the second.
-        raise BlobValueError(
-            f"{where}: expected {'writable ' if writable else ''}contiguous memory as {argument}, "
-            f"found {type(data).__name__}: {error}",
-            hint="an array without gaps can be written to as array.view('u1')" if writable
-            else "numpy.ascontiguousarray makes a copy without gaps",
-        ) from error
-    return 0
-
-
-cdef uint32_t _as_crc(object value, str where, str argument) except? 0xFFFFFFFF:
-    return _in_range(value, UINT32_MAX, "2**32 - 1", where, argument)
-
-
-cdef uint64_t _in_range(object value, uint64_t highest, str text, str where, str argument) except? 0xFFFFFFFF:
-    try:
-        number = PyNumber_Index(value)
-    except TypeError:
-        raise TypeError(f"{where}: expected an integer as {argument}, found {type(value).__name__}") from None
-    if not 0 <= number <= highest:
-        # The size is told and not the number: Python refuses to print one of more than 4,300 digits.
-        raise BlobValueError(
-            f"{where}: expected {argument} within 0 to {text}, "
-            f"found {'a negative' if number < 0 else 'an'} integer of {number.bit_length()} bits"
-        )
-    return number

@@ -69,6 +69,14 @@ cdef extern from "zip_sink.h" nogil:
     )
 
 
+cdef inline bint covers(const jc_spec *spec) noexcept:
+    """Whether the chunks of a spec hold its array, and no chunk too many."""
+    if spec.bytes == 0:
+        return spec.chunks == 0
+    # Divided, not multiplied: the numbers may come from a damaged file.
+    return 0 < spec.chunk_bytes and spec.chunks == (spec.bytes - 1) // spec.chunk_bytes + 1
+
+
 cdef struct jc_blob:
     const uint8_t *name
     const uint8_t *data

@@ -17,6 +17,7 @@ from jobcore._fast.image cimport (
     JC_HUGE,
     JC_LARGE,
     JC_MAX_KEY,
+    covers,
     jc_arena_map,
     jc_blob,
     jc_chunk_key,
@@ -483,12 +484,6 @@ cdef class ZipImage:
         if not 0 <= index < self._spec_count:
             raise BlobValueError(f"expected the index of one of {self._spec_count} specs, found {index}")
         return &self._specs[index]
-
-
-cdef bint covers(const jc_spec *spec) noexcept:
-    if spec.bytes == 0:
-        return spec.chunks == 0
-    return 0 < spec.chunk_bytes and (spec.chunks - 1) * spec.chunk_bytes < spec.bytes <= spec.chunks * spec.chunk_bytes
 
 
 cdef int append(jc_image *image, const uint8_t *data, size_t n) noexcept nogil:

@@ -6,6 +6,7 @@ container, or a faster writer or reader of one, is a class with these methods an
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -31,8 +32,13 @@ __all__ = [
     "create",
     "known_types",
     "reader",
+    "type_of",
+    "whole",
 ]
 
+
+#: Most bytes of a buffer for a scattered place.
+_BUFFER = 64 << 20
 
 #: The names of NumPy's casting rules, from the strictest to none at all.
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -123,6 +129,12 @@ class Scatter:
         self._skip = skip
         self._buffer: np.ndarray[Any, Any] | None = None
 
+    def fits(self) -> bool:
+        """Tell whether one buffer for the whole chunk is small enough."""
+        rows, *rest = self._rows.shape
+        nbytes: int = (self._skip + rows) * math.prod(rest) * self._dtype.itemsize
+        return nbytes <= _BUFFER
+
     def open(self) -> memoryview:
         """Make the buffer; no sooner than its bytes are there, so that only one exists at a time."""
         rows, *rest = self._rows.shape
@@ -134,6 +146,42 @@ class Scatter:
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             np.copyto(self._rows, buffer[self._skip :], casting=self._casting)
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Give buffers to be filled one after the other, where one for the whole chunk would be too large.
+
+        Each is spread when the next is asked for, which is before the checksum is known: a chunk that is
+        damaged has then been spread, as it would have been read into contiguous rows.
+
+        Yields
+        ------
+        memoryview
+            The next bytes of the chunk go here.
+        """
+        skipped = self._skip * math.prod(self._rows.shape[1:]) * self._dtype.itemsize
+        while skipped:
+            size = min(skipped, _BUFFER)
+            yield memoryview(bytearray(size))
+            skipped -= size
+        for block in _blocks(self._rows, max(1, _BUFFER // self._dtype.itemsize)):
+            buffer = np.empty(block.shape, self._dtype)
+            yield bytes_of(buffer)
+            np.copyto(block, buffer, casting=self._casting)
+
+
+def _blocks(rows: np.ndarray[Any, Any], most: int) -> Iterator[np.ndarray[Any, Any]]:
+    # Views of at most that many elements each, in the order of memory.
+    if rows.size <= most:
+        yield rows
+        return
+    each = rows.size // len(rows)
+    if each > most:
+        for row in rows:
+            yield from _blocks(row, most)
+        return
+    step = most // each
+    for low in range(0, len(rows), step):
+        yield rows[low : low + step]
 
 
 #: Where the payload of one chunk goes: memory, a scattered place, or nowhere (it is only checked).
@@ -153,11 +201,29 @@ class Target:
         rest is read and checked only. Chunks after the last place are not read.
     first
         Number of the chunk that the first place is for; those before it are not read.
+    array
+        The whole blob's memory, where all of it is wanted and it lies in one contiguous array of its own; the
+        places are then parts of it.
     """
 
     blob: int
     sinks: Callable[[], Iterator[Sink]]
     first: int = 0
+    array: np.ndarray[Any, Any] | None = None
+
+
+def whole(table: Table, blob: int, array: np.ndarray[Any, Any]) -> Target:
+    """Make the target of a whole blob that goes into one contiguous array."""
+
+    def sinks() -> Iterator[Sink]:
+        spec = table.spec_of(blob)
+        if spec.chunks:
+            flat = bytes_of(array)
+            for chunk in range(spec.chunks):
+                low, high = spec.row_range(chunk)
+                yield flat[low * spec.row_bytes : high * spec.row_bytes]
+
+    return Target(blob, sinks, 0, array)
 
 
 class ContainerReader(Protocol):
@@ -175,6 +241,9 @@ class ContainerReader(Protocol):
 
     def read(self, table: Table, targets: Iterable[Target]) -> None:
         """Read targets, in table order, every byte of theirs checked; raise the first fault found."""
+
+    def read_arrays(self, table: Table, blobs: list[int], arrays: list[np.ndarray[Any, Any]]) -> None:
+        """Read whole blobs, in table order, each into a contiguous array of its stored size; as `read`."""
 
     def faults(self, table: Table | None) -> Iterator[Fault]:
         """Check every byte, and give each fault."""
@@ -223,14 +292,20 @@ def create(db_type: str, final: str, *, durable: bool, base: str | None = None) 
     return ZipOutput(final, durable=durable)
 
 
-def check_type(db_type: str) -> None:
-    """Refuse the name of a container that does not exist."""
+def type_of(final: str) -> str:
+    """Choose the container for an absolute path by its end."""
+    return "zarr" if final.endswith(".zarr") else "zarr.zip"
+
+
+def check_type(db_type: str) -> str:
+    """Refuse the name of a container that does not exist, and give it back otherwise."""
     if db_type not in known_types():
         raise ValueError(f"expected a db_type of {', '.join(known_types())}, found {db_type!r:.80}")
+    return db_type
 
 
 def reader(path: str, problems: list[FormatError] | None = None) -> ContainerReader:
-    """Open a database; its container is told from the file itself.
+    """Open a database, a file or a directory.
 
     Parameters
     ----------

@@ -91,7 +91,10 @@ class Item:
 
     def target(self, first: int, stop: int) -> Target:
         """Give what to read for a range of chunks."""
-        return Target(self.blob, partial(self.sinks, first, stop), first)
+        array = self.array if self.rows is None and self.casting is None and not self.twin else None
+        if array is None or stop - first != self.spec.chunks or not array.flags.c_contiguous:
+            array = None
+        return Target(self.blob, partial(self.sinks, first, stop), first, array)
 
     def sinks(self, first: int, stop: int) -> Iterator[Sink]:
         """Give the memory of each chunk of a range, in order."""
@@ -101,6 +104,9 @@ class Item:
         begin, end = self.rows if self.rows is not None else (0, spec.row_range(spec.chunks - 1)[1])
         straight = self.casting is None and array.flags.c_contiguous
         flat = bytes_of(array) if straight and first < stop else None
+        if flat is not None and spec.chunks == 1 and self.rows is None and not self.twin:
+            yield flat
+            return
         for chunk in range(first, stop):
             low, high = spec.row_range(chunk)
             skip = max(0, begin - low)
@@ -259,7 +265,7 @@ class _IntoWorkspace:
             item.place = blob.value
             return _misfit(blob.value, item, cast)
         if cast is not None and item.spec.kind == blob.kind == "tensor" and blob.shape == item.shape:
-            return _misfit(blob.value, item, cast)
+            return _convert(blob.value.dtype, item, cast)
         return None
 
     def check(self, _items: list[Item]) -> Iterator[str]:
@@ -269,7 +275,7 @@ class _IntoWorkspace:
         blob = self._find(item.name)
         if blob is None:
             return item.new_array()
-        dtype = item.dtype if item.casting is None else blob.dtype
+        dtype = item.dtype if item.casting is None or blob.dtype is None else blob.dtype
         array: np.ndarray[Any, Any] = blob.take_buffer(item.shape, dtype)
         return array
 
@@ -335,18 +341,26 @@ def _misfit(place: object, item: Item, cast: Casting | None) -> str | None:
             f"stored is {item.dtype} of shape {item.shape}, the destination is {place.dtype} of shape "
             f"{place.shape}{more}"
         )
-    if cast is not None and place.dtype != item.dtype:
-        if not np.can_cast(item.dtype, place.dtype, cast):
-            return (
-                f"stored is {item.dtype}, the destination is {place.dtype}, and the casting rule {cast!r} does "
-                "not allow that"
-            )
-        if not item.shape and item.spec.chunks > 1:
-            return "a single element that lies in several chunks cannot be converted"
-        item.casting = cast
+    refused = _convert(place.dtype, item, cast)
+    if refused is not None:
+        return refused
     if not place.flags.writeable:
         return "the destination is read-only"
     return "several elements of the destination share memory" if covers_itself(place) else None
+
+
+def _convert(dtype: np.dtype[Any], item: Item, cast: Casting | None) -> str | None:
+    if cast is None or dtype == item.dtype:
+        return None
+    if not np.can_cast(item.dtype, dtype, cast):
+        return (
+            f"stored is {item.dtype}, the destination is {dtype}, and the casting rule {cast!r} does not "
+            "allow that"
+        )
+    if not item.shape and item.spec.chunks > 1:
+        return "a single element that lies in several chunks cannot be converted"
+    item.casting = cast
+    return None
 
 
 def _type(value: object) -> str:

@@ -6,11 +6,13 @@ The layout is section 8 of ``docs/reference/format.md``.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 
 from jobcore.errors import ChecksumError, FormatError
-from jobcore.store.metadata import Header, Table, dump_root
+from jobcore.store.metadata import ArrayDocuments, Header, Table, dump_root
 
-__all__ = ["ROOT", "TRAILER", "chunk_size", "open_root", "seal_root"]
+__all__ = ["ROOT", "TRAILER", "is_database", "is_foreign", "open_root", "seal_root", "size_of"]
 
 #: Name of the root document.
 ROOT = "zarr.json"
@@ -22,9 +24,35 @@ _HEAD = b'{"zarr_format":3,"node_type":"group","attributes":{"jobcore":{"sha256"
 _AT = len(_HEAD)
 
 
-def chunk_size(table: Table, blob: int) -> int:
-    """Give the size of each chunk file of a blob, in bytes."""
-    return table.spec_of(blob).chunk_bytes + TRAILER
+def size_of(header: Header, table: Table, root_bytes: int) -> int:
+    """Give the size of all files of a database, in bytes."""
+    documents = ArrayDocuments(table.specs, header.container)
+    total = root_bytes
+    for blob, name in enumerate(table.names):
+        spec = table.spec_of(blob)
+        total += len(documents.document(name, table.spec[blob])) + spec.chunks * (spec.chunk_bytes + TRAILER)
+    return total
+
+
+def is_database(path: str) -> bool:
+    """Tell whether a directory seems to be a database, whole or damaged, by how its root document begins."""
+    try:
+        with open(os.path.join(path, ROOT), "rb") as file:  # noqa: PTH118, PTH123 - paths are plain text here
+            return file.read(_AT) == _HEAD
+    except OSError:
+        return False
+
+
+def is_foreign(data: bytes) -> bool:
+    """Tell whether a root document is a whole one, but of another program."""
+    if data.startswith(_HEAD):
+        return False
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    attributes = document.get("attributes") if isinstance(document, dict) else None
+    return not isinstance(attributes, dict) or "jobcore" not in attributes
 
 
 def seal_root(header: Header, table: Table) -> tuple[bytes, str]:

@@ -423,7 +423,7 @@ def tree_size(path: str | os.PathLike[str]) -> int:
         It is not there, or cannot be read.
     """
     place = os.fspath(path)
-    found = os.lstat(place)
+    found = os.stat(place)  # noqa: PTH116 - one style of call in this file
     if not stat.S_ISDIR(found.st_mode):
         return found.st_size
     total = 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 
 from jobcore.errors import FormatError
 
 __all__ = ["not_a_database"]
 
-_EXPECTED = "expected a jobcore database (zarr.zip)"
+_EXPECTED = "expected a jobcore database (zarr.zip or zarr)"
+_RECORD = re.compile(r"(epoch\.\d+|generation)\.\d+\.json")
 _SAFETENSORS = re.compile(rb".{8}\{", re.DOTALL)
 _OURS = re.compile(rb"PK\x03\x04(\x14|\x2d)\0\0{6}\x21\0")
 _FIELD = re.compile(rb"(\x01\0\x10\0.{16})?JC", re.DOTALL)
@@ -44,10 +46,20 @@ def not_a_database(
     )
 
 
-def a_directory(path: str, holds_zarr: bool) -> FormatError:
-    """Make the error for a directory in the place of a database."""
-    found = "a directory with a Zarr group or array" if holds_zarr else "a directory"
-    hint = "give the path of one *.zarr.zip file in it" if not holds_zarr else "open it with zarr-python"
+def a_directory(path: str) -> FormatError:
+    """Make the error for a directory that is no database; the text says what it seems to be."""
+    try:
+        names = set(os.listdir(path))  # noqa: PTH208 - paths are plain text here
+    except OSError:
+        names = set()
+    found = "a directory"
+    hint: str | None = "give the path of one *.zarr.zip or *.zarr in it"
+    if not names:
+        found, hint = "an empty directory", None
+    elif names & {"zarr.json", ".zgroup", ".zarray"}:
+        found, hint = "a directory with a Zarr group or array", "open it with zarr-python"
+    elif any(_RECORD.fullmatch(name) for name in names):
+        found = "a run directory"
     return FormatError(f"{path}: {_EXPECTED}, found {found}", path=path, place="file", hint=hint)
 
 

@@ -17,7 +17,17 @@ import numpy as np
 from jobcore._dtypes import DTypeSpec, dtype_spec, is_ml_dtype
 from jobcore.errors import FormatError
 
-__all__ = ["DATA_TYPES", "KINDS", "ChunkPolicy", "Spec", "bytes_of", "make_spec", "parse_spec", "storage_of"]
+__all__ = [
+    "DATA_TYPES",
+    "KINDS",
+    "ChunkPolicy",
+    "Spec",
+    "bytes_of",
+    "make_spec",
+    "parse_spec",
+    "storage_of",
+    "without_fields",
+]
 
 _MiB = 1 << 20
 _MAX_BYTES = 2**63 - 1
@@ -189,6 +199,11 @@ def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
     """Show the memory of a C-contiguous array of any dtype without Python objects as bytes."""
     # NumPy gives no buffer of dates and of ml_dtypes, but one of the same memory as integers.
     return memoryview(cast(Any, array.reshape(-1).view(np.uint8)))
+
+
+def without_fields(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Show a structured array as plain bytes: a copy by fields would leave out what lies between them."""
+    return array.view(np.dtype((np.void, array.itemsize))) if array.dtype.names else array
 
 
 def make_spec(kind: str, dtype: np.dtype[Any], shape: tuple[int, ...], policy: ChunkPolicy) -> Spec:

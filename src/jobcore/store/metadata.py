@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from jobcore._version import __version__
@@ -28,6 +29,7 @@ __all__ = [
     "dumps",
     "parse_root",
     "root_frame",
+    "same_document",
 ]
 
 #: The version of the format that a plain ``zarr.zip`` has.
@@ -85,6 +87,14 @@ class ArrayDocuments:
         return head + _encode(name).encode() + tail
 
 
+def native_specs(table: Table) -> list[tuple[bytes, bytes, int, int, int, int]]:
+    """Give the specs of a table as native code takes them."""
+    return [
+        (head, tail, spec.chunks, spec.chunk_bytes, spec.nbytes, len(spec.stored_shape))
+        for (head, tail), spec in zip(ArrayDocuments(table.specs).frames, table.specs, strict=True)
+    ]
+
+
 def _frame(spec: Spec, container: str) -> tuple[bytes, bytes]:
     codec: dict[str, Any] = {"name": "bytes"}
     if DATA_TYPES[spec.data_type] > 1:
@@ -126,6 +136,28 @@ def _dimension_names(shape: tuple[int, ...]) -> list[str]:
         seen[length] = count = seen.get(length, 0) + 1
         names.append(f"d{length}" if count == 1 else f"d{length}_{count}")
     return names
+
+
+def same_document(found: bytes | memoryview, implied: bytes) -> bool:
+    """Tell whether a document says what the table implies.
+
+    Another writer may order and space its text otherwise, and add members; what is implied must be there.
+    """
+    try:
+        return _covers(json.loads(bytes(found)), json.loads(implied))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _covers(found: object, implied: object) -> bool:
+    if isinstance(implied, dict):
+        return isinstance(found, dict) and all(
+            key in found and _covers(found[key], value) for key, value in implied.items()
+        )
+    if isinstance(implied, list):
+        return isinstance(found, list) and len(found) == len(implied) and all(map(_covers, found, implied))
+    # 1 == True == 1.0 in Python, not in JSON.
+    return type(found) is type(implied) and found == implied
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +212,8 @@ class Table:
     first: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first = list(accumulate((self.specs[i].chunks for i in self.spec), initial=0))
+        chunks = [spec.chunks for spec in self.specs]
+        self.first = list(accumulate(map(chunks.__getitem__, self.spec), initial=0))
 
     def spec_of(self, blob: int) -> Spec:
         """Give the spec of the blob of that index."""
@@ -337,31 +370,46 @@ def _parse_table(blobs: dict[str, Any], container: str) -> Table:
     for column in (names, spec, sums, other, blobs["specs"]):
         _expect(isinstance(column, list), "columns as arrays", column)
     specs = [parse_spec(row, f"specs[{i}]") for i, row in enumerate(blobs["specs"])]
+    _check_names(names)
+    _expect(len(set(names)) == len(names), "each name once", f"{len(names) - len(set(names))} repeated")
+    _expect(len(spec) == len(names), f"a spec for each of {len(names)} blobs", f"{len(spec)} specs")
+    _expect(_integers(spec, len(specs)), "indices into specs", "another value")
+    # Before anything is made for each chunk: a table may claim more chunks than any file could hold.
+    counts = [one.chunks for one in specs]
+    chunks = sum(map(counts.__getitem__, spec))
+    _expect(len(sums) == chunks, f"checksums of {chunks} chunks", f"{len(sums)}")
+    _expect(_integers(sums, 2**32), "32-bit checksums", "another value")
+    if container == "zarr":
+        _expect(len(other) == chunks, f"hashes of {chunks} chunks", f"{len(other)}")
+        _expect(
+            all(isinstance(text, str) and _HASH.fullmatch(text) for text in other), "hashes", "another value"
+        )
+        return Table(names, spec, specs, crc32c=sums, hash=other)
+    _expect(len(other) == chunks, f"places of {chunks} chunks", f"{len(other)}")
+    _expect(_integers(other, 2**63), "places as offsets in a file", "another value")
+    # Of the specs in use only: any other may claim more chunks than memory could list.
+    sizes = {i: (specs[i].chunk_bytes,) * specs[i].chunks for i in set(spec)}
+    ends = map(operator.add, other, chain.from_iterable(map(sizes.__getitem__, spec)))
+    _expect(all(map(operator.ge, other[1:], ends)), "places in order and apart", "chunks that overlap")
+    return Table(names, spec, specs, other, sums)
+
+
+def _check_names(names: list[Any]) -> None:
+    # All at once, since each by itself would be most of the time that it takes to open a database of many.
+    try:
+        if set(map(type, names)) <= {str} and "" not in names:
+            "".join(names).encode()
+            return
+    except UnicodeEncodeError:
+        pass
     for name in names:
         reason = check_name(name)
         if reason is not None:
             raise FormatError(f"name {name!r:.80}: {reason}")
-    _expect(len(set(names)) == len(names), "each name once", f"{len(names) - len(set(names))} repeated")
-    _expect(len(spec) == len(names), f"a spec for each of {len(names)} blobs", f"{len(spec)} specs")
-    _expect(all(type(i) is int and 0 <= i < len(specs) for i in spec), "indices into specs", "another value")
-    # Before anything is made for each chunk: a table may claim more chunks than any file could hold.
-    chunks = sum(specs[i].chunks for i in spec)
-    _expect(len(sums) == chunks, f"checksums of {chunks} chunks", f"{len(sums)}")
-    _expect(all(type(n) is int and 0 <= n < 2**32 for n in sums), "32-bit checksums", "another value")
-    if container == "zarr":
-        _expect(len(other) == chunks, f"hashes of {chunks} chunks", f"{len(other)}")
-        _expect(all(isinstance(text, str) and _HASH.fullmatch(text) for text in other), "hashes", "another value")
-        return Table(names, spec, specs, crc32c=sums, hash=other)
-    _expect(len(other) == chunks, f"places of {chunks} chunks", f"{len(other)}")
-    _expect(all(type(n) is int and n >= 0 for n in other), "places as offsets", "another value")
-    table = Table(names, spec, specs, other, sums)
-    end = 0
-    for blob in range(len(names)):
-        size = table.spec_of(blob).chunk_bytes
-        for at in other[table.first[blob] : table.first[blob + 1]]:
-            _expect(at >= end, "places in order and apart", f"{at} for a chunk of {names[blob]!r:.80}")
-            end = at + size
-    return table
+
+
+def _integers(values: list[Any], stop: int) -> bool:
+    return not values or (set(map(type, values)) == {int} and min(values) >= 0 and max(values) < stop)
 
 
 def _expect(good: bool, expected: str, found: object) -> None:

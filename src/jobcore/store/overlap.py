@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,6 +29,8 @@ def overlaps(arrays: Sequence[np.ndarray[Any, Any]]) -> Iterator[tuple[int, int,
         Index of an array, of one before it in memory that it overlaps, and whether the two are the very same
         memory in the same shape and data type. One pair for each array at most.
     """
+    if len({*map(id, arrays)}) == len(arrays) and all(array.flags.owndata for array in arrays):
+        return
     ranges = sorted((*_range(array), at) for at, array in enumerate(arrays) if array.size)
     open_: list[tuple[int, int]] = []
     for low, high, at in ranges:
@@ -81,6 +83,7 @@ def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 def _meet(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
     try:
-        return np.shares_memory(one, other, max_work=_WORK)
+        # The types that NumPy declares leave out that any number of steps may be given.
+        return np.shares_memory(one, other, max_work=cast(Any, _WORK))
     except np.exceptions.TooHardError:
         return True

@@ -8,28 +8,22 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, get_args
 
-import numpy as np
-
-from jobcore._dtypes import dtype_from_spec, spec_text
+from jobcore._dtypes import spec_text
 from jobcore.errors import FormatError, MismatchError
 from jobcore.store import container, files
 from jobcore.store.container import Casting
-from jobcore.store.destinations import Destination, Item, conflicts, destination
-from jobcore.store.layout import KINDS, Spec, storage_of
+from jobcore.store.destinations import Item, destination
+from jobcore.store.fresh import new_arrays, straight_arrays
 from jobcore.store.metadata import parse_root
+from jobcore.store.plan import LoadPlan, Request
 from jobcore.store.progress import Meter, Progress
 from jobcore.store.records import BlobInfo, DatabaseInfo, LoadReport, VerifyReport
-from jobcore.store.selection import Names, Rename, closest, select
+from jobcore.store.selection import Names, Rename
 from jobcore.store.values import decode
 from jobcore.store.verification import verify, wrong_digest
 from jobcore.workspace import Workspace
 
 __all__ = ["Database", "inspect", "load", "open_database"]
-
-_log = logging.getLogger("jobcore.store")
-
-_LISTED = 200
-_COMPARED = 10
 
 
 def open_database(path: str | os.PathLike[str], *, digest: str | None = None) -> Database:
@@ -160,7 +154,7 @@ class Database:
         except BaseException:
             self._reader.close()
             raise
-        self._blobs = {name: blob for blob, name in enumerate(self._table.names)}
+        self._plan = LoadPlan(path, self._table)
 
     def __enter__(self) -> Database:
         return self
@@ -171,7 +165,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<jobcore.store.Database {self.path!r}: {len(self._blobs)} blobs>"
+        return f"<jobcore.store.Database {self.path!r}: {len(self._table.names)} blobs>"
 
     @property
     def path(self) -> str:
@@ -243,7 +237,7 @@ class Database:
             raise TypeError(f"expected rows as a slice, found {type(rows).__qualname__}")
         if rows.step not in (None, 1):
             raise ValueError(f"expected rows of step 1, found {rows!r}; index the array that you get")
-        (item,) = self._plan(destination(None), [name])
+        (item,) = self._plan.items(destination(None), Request([name]))
         if item.spec.kind != "tensor" or not item.shape:
             found = f"a {item.spec.kind}" if item.spec.kind != "tensor" else "an array without axes"
             raise MismatchError(
@@ -330,11 +324,16 @@ class Database:
         ClosedError
             The database was closed.
         """
+        request = (names, prefix, rename, progress, report)
+        if cast is False and not any(option is not None for option in request):
+            values = self._load_plain(into)
+            if values is not None:
+                return values
         target = destination(into)
         rule = _rule(cast)
         if rule is not None and into is None:
             raise ValueError("expected into= beside cast=: new arrays have the stored data type")
-        items = self._plan(target, names, prefix, rename, strict, rule, report)
+        items = self._plan.items(target, Request(names, prefix, rename, strict, rule, report))
         ordered = sorted(items, key=lambda item: item.blob)
         meter = Meter(self.path, sum(item.spec.nbytes for item in items), progress)
         # What is no tensor is small. It comes first, so that a bad one is found before any array is touched.
@@ -343,7 +342,7 @@ class Database:
             item.array = item.new_array()
         self._read(small, meter)
         self._decode(small)
-        self._refuse(list(target.check(small)))
+        self._plan.refuse(list(target.check(small)))
         tensors = [item for item in ordered if item.spec.kind == "tensor"]
         for item in tensors:
             item.array = target.array(item)
@@ -351,122 +350,35 @@ class Database:
         meter.end()
         return {item.name: target.finish(item) for item in items}
 
-    def _plan(
-        self,
-        target: Destination,
-        names: Names,
-        prefix: str | None = None,
-        rename: Rename = None,
-        strict: bool = True,
-        cast: Casting | None = None,
-        report: Callable[[LoadReport], object] | None = None,
-    ) -> list[Item]:
-        selection = select(self._blobs, names, prefix, rename)
-        expected = target.expected()
-        items: list[Item] = []
-        misfits: list[str] = []
-        unexpected: list[tuple[str, str]] = []
-        dtypes: dict[int, np.dtype[Any]] = {}
-        for stored, name in selection.chosen:
-            if not target.has(name):
-                unexpected.append((stored, name))
-                continue
-            blob = self._blobs[stored]
-            index = self._table.spec[blob]
-            if index not in dtypes:
-                dtypes[index] = self._dtype(stored, self._table.specs[index])
-            item = Item(blob, stored, name, self._table.specs[index], dtypes[index])
-            problem = target.problem(item, cast)
-            if problem is not None:
-                misfits.append(f"{item.label()}: {problem}")
-            items.append(item)
-        missing = [(name, self._blobs) for name in selection.missing]
-        if names is None and expected is not None:
-            by_name = {item.name: item for item in items}
-            chosen = {name: 0 for _, name in selection.chosen}
-            missing += [(name, chosen) for name in expected if name not in by_name]
-            if not selection.problems:
-                items = [by_name[name] for name in expected if name in by_name]
-        problems = selection.problems
-        if strict:
-            problems += [
-                f"{name!r:.120}: no such blob is stored" + (closest(name, known) if at < _COMPARED else "")
-                for at, (name, known) in enumerate(missing)
-            ]
-            found = "stored" if names is None else "asked for"
-            problems += [f"{_as(*pair)}: {found}, but not in the mapping" for pair in unexpected]
-        self._refuse(problems + misfits)
-        self._refuse(list(conflicts(items, self._equal)))
-        self._tell(items, [name for name, _ in missing], [stored for stored, _ in unexpected], report)
-        return items
+    def _load_plain(self, into: Workspace | Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Load everything into new arrays, or into a dict of arrays that fit; ``None`` where that is not the case.
 
-    def _refuse(self, problems: list[str]) -> None:
-        if problems:
-            more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
-            raise MismatchError(
-                f"{self.path}: what is stored and what was asked for differ in {len(problems)} places: "
-                + "; ".join(problems[:_LISTED])
-                + more,
-                hint="name the blobs you want with names=, map their names with rename= or prefix=, or correct "
-                "the destination; nothing was loaded",
-            )
-
-    def _tell(
-        self,
-        items: list[Item],
-        missing: list[str],
-        unexpected: list[str],
-        report: Callable[[LoadReport], object] | None,
-    ) -> None:
-        if report is not None:
-            loaded = tuple((item.stored, item.name) for item in items)
-            report(LoadReport(self.path, loaded, tuple(missing), tuple(unexpected)))
-        elif missing or unexpected:
-            _log.warning(
-                "%s: %d names are missing: %s; %d blobs have no place: %s",
-                self.path,
-                len(missing),
-                _some(missing),
-                len(unexpected),
-                _some(unexpected),
-            )
-
-    def _equal(self, one: Item, other: Item) -> bool:
-        # By the checksums of the table; both blobs are read and checked all the same.
-        table = self._table
-        sums = [table.crc32[table.first[item.blob] : table.first[item.blob + 1]] for item in (one, other)]
-        return table.spec[one.blob] == table.spec[other.blob] and sums[0] == sums[1]
-
-    def _dtype(self, name: str, spec: Spec) -> np.dtype[Any]:
-        try:
-            dtype = dtype_from_spec(spec.dtype)
-        except FormatError as error:
-            raise FormatError(
-                f"{self.path}: blob {name!r:.120}: {error.message}",
-                path=self.path,
-                place=name,
-                hint=error.hint,
-            ) from error
-        if spec.kind not in KINDS:
-            raise FormatError(
-                f"{self.path}: blob {name!r:.120}: expected a kind of {', '.join(KINDS)}, found {spec.kind!r:.80}",
-                path=self.path,
-                place=name,
-                hint="a newer jobcore wrote it: pip install -U jobcore, or name the other blobs with names=",
-            )
-        good = storage_of(dtype) == (spec.data_type, spec.item_bytes)
-        if spec.kind == "counter":
-            good = good and spec.data_type == "int64" and spec.shape == ()
-        elif spec.kind != "tensor":
-            good = good and spec.data_type == "uint8" and len(spec.shape) == 1 and not spec.item_bytes
-        if not good:
-            raise FormatError(
-                f"{self.path}: blob {name!r:.120}: a {spec.kind} of dtype {spec.dtype!r:.80} and shape "
-                f"{spec.shape} does not go with {spec.data_type} and item_bytes {spec.item_bytes}",
-                path=self.path,
-                place=name,
-            )
-        return dtype
+        It does what a plan does, for the most common load, without an object for each blob.
+        """
+        if not (into is None or type(into) is dict) or logging.getLogger("jobcore.store").isEnabledFor(
+            logging.INFO
+        ):
+            return None
+        table, dtypes = self._table, self._plan.dtypes()
+        if dtypes is None:
+            return None
+        names = table.names
+        tensor = [spec.kind == "tensor" for spec in table.specs]
+        blobs = [blob for blob, index in enumerate(table.spec) if tensor[index]]
+        if into is None:
+            others = [name for name, index in zip(names, table.spec, strict=True) if not tensor[index]]
+            values = self.load(others) if others else {}
+            arrays = new_arrays(table, blobs, dtypes)
+        else:
+            found = straight_arrays(into, table, dtypes) if len(blobs) == len(names) else None
+            if found is None:
+                return None
+            values, arrays = {}, found
+        self._reader.read_arrays(table, blobs, arrays)
+        if not values:
+            return dict(zip(into or names, arrays if into is None else into.values(), strict=True))
+        values.update(zip([names[blob] for blob in blobs], arrays, strict=True))
+        return {name: values[name] for name in names}
 
     def _read(self, items: list[Item], meter: Meter) -> None:
         meter.read(items, lambda targets: self._reader.read(self._table, targets))
@@ -492,12 +404,3 @@ def _rule(cast: object) -> Casting | None:
         if cast == rule:
             return rule
     raise ValueError(f"expected cast as a bool or one of {', '.join(rules)}, found {cast!r:.80}")
-
-
-def _as(stored: str, name: str) -> str:
-    return f"{stored!r:.120}" + (f" (as {name!r:.120})" if name != stored else "")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return (", ".join(f"{name!r:.120}" for name in names[:10]) or "none") + more

@@ -5,9 +5,11 @@ Data are synced before the database gets its name, and the directory after it; s
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections import Counter
 
 from jobcore.errors import SaveError
 from jobcore.store import container, files
@@ -53,9 +55,10 @@ class Saving:
     ) -> None:
         self.final = final
         self.step = "begun"
+        table = content.table
         self.needed = sum(
-            spec.chunk_bytes * spec.chunks
-            for spec in map(content.table.spec_of, range(len(content.table.names)))
+            count * table.specs[index].chunk_bytes * table.specs[index].chunks
+            for index, count in Counter(table.spec).items()
         )
         self._content: Content | None = content
         self._durable, self._overwrite, self._verify = durable, overwrite, verify
@@ -75,7 +78,7 @@ class Saving:
     def written_bytes(self) -> int:
         """How much of the database is in its file, in bytes."""
         try:
-            return os.lstat(self._out.temporary).st_size
+            return files.tree_size(self._out.temporary)
         except OSError:
             return 0
 
@@ -156,8 +159,13 @@ class Saving:
             if self._durable:
                 files.sync_directory(self._directory)
             if replaced:
+                replaced = False  # from here on the old one may go, and must not come back
                 files.remove_quietly(out.temporary)
         except BaseException:
+            if replaced:
+                # Back again: the new one may not survive a power cut, and the old one is still whole.
+                with contextlib.suppress(OSError):
+                    replaced = not files.replace(out.temporary, final)
             if not replaced:
                 files.remove_quietly(out.temporary)
             if published:

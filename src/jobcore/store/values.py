@@ -66,12 +66,24 @@ def collect(blobs: Mapping[str, object]) -> Collected:
     """
     result = Collected()
     refused: list[tuple[object, str]] = []
+    # By identity, since the same few objects come again and again, and held, so that it stays theirs.
+    reasons: dict[int, tuple[np.dtype[Any], str | None]] = {}
     for name, value in blobs.items():
+        if type(value) is np.ndarray and type(name) is str and name:
+            known = reasons.get(id(value.dtype))
+            if known is None:
+                known = reasons[id(value.dtype)] = value.dtype, refusal(value.dtype)
+            if known[1] is None:
+                result.names.append(name)
+                result.kinds.append("tensor")
+                result.arrays.append(value)
+                continue
         reason = check_name(name)
         if reason is None:
             reason = _collect_one(result, name, value)
         if reason is not None:
             refused.append((name, reason))
+    refused += _surrogates(result.names)
     if refused:
         lines = "; ".join(f"{name!r:.120}: {reason}" for name, reason in refused)
         raise UnsupportedBlobError(
@@ -79,6 +91,14 @@ def collect(blobs: Mapping[str, object]) -> Collected:
             hint="leave them out, convert them to arrays of numbers, bytes or text, or make them transient",
         )
     return result
+
+
+def _surrogates(names: list[str]) -> list[tuple[object, str]]:
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return [(name, reason) for name in names if (reason := check_name(name)) is not None]
+    return []
 
 
 def _collect_one(result: Collected, name: str, value: object) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobcore.store import container, files
 from jobcore.store.container import Content
-from jobcore.store.layout import ChunkPolicy, Spec, make_spec
+from jobcore.store.layout import ChunkPolicy, Spec, make_spec, without_fields
 from jobcore.store.metadata import Header, Table, check_json
 from jobcore.store.records import WriteResult
 from jobcore.store.saving import Saving
@@ -34,7 +34,8 @@ def save(
     Parameters
     ----------
     path
-        The file; by custom it ends in ``.zarr.zip``. Its directory must exist.
+        The file; by custom it ends in ``.zarr.zip``. A path that ends in ``.zarr`` becomes a directory with a file
+        for each chunk. The directory above must exist.
     blobs
         Name to value: arrays of any shape and of any dtype without Python objects, numbers, text, bytes,
         small Python state (None, lists, tuples, dicts), ``Counter``, and random generators.
@@ -98,7 +99,7 @@ def write_database(
     path: str | os.PathLike[str],
     blobs: Mapping[str, object],
     *,
-    db_type: str = "zarr.zip",
+    db_type: str | None = None,
     run: str = "",
     node: str = "",
     epoch: int | None = None,
@@ -117,11 +118,12 @@ def write_database(
     Parameters
     ----------
     path
-        The file. Its directory must exist.
+        The file, or the directory. The directory above must exist.
     blobs
         Name to ``Blob`` or value. Blobs that are transient, and timers, are skipped with the reason.
     db_type
-        The container, ``"zarr.zip"``.
+        The container: ``"zarr.zip"``, a file, or ``"zarr"``, a directory. By default a directory if `path` ends
+        in ``.zarr``, and a file otherwise.
     run, node, epoch, generation
         What the database belongs to.
     stop, user
@@ -174,7 +176,7 @@ def begin(
     path: str | os.PathLike[str],
     blobs: Mapping[str, object],
     *,
-    db_type: str = "zarr.zip",
+    db_type: str | None = None,
     run: str = "",
     node: str = "",
     epoch: int | None = None,
@@ -189,7 +191,7 @@ def begin(
     base: str | os.PathLike[str] | None = None,
 ) -> Saving:
     """Check everything and begin a save; the parameters and errors are those of :func:`write_database`."""
-    container.check_type(db_type)
+    db_type = container.type_of(files.absolute(path)) if db_type is None else container.check_type(db_type)
     check_json(stop, "stop")
     check_json(user, "user")
     left_out = tuple((str(name), str(reason)) for name, reason in skipped)
@@ -208,7 +210,7 @@ def begin(
     table = make_table(collected, chunks)
     return Saving(
         files.absolute(path),
-        Content(table.names, collected.arrays, table, header),
+        Content(table.names, list(map(without_fields, collected.arrays)), table, header),
         base=None if base is None else files.absolute(base),
         durable=durable,
         overwrite=overwrite,
@@ -222,12 +224,15 @@ def make_table(collected: Collected, chunks: ChunkPolicy) -> Table:
     index: dict[Any, int] = {}
     column: list[int] = []
     for kind, array in zip(collected.kinds, collected.arrays, strict=True):
-        key = (kind, array.dtype, array.shape)
-        at = index.get(key)
+        # Data types are compared slowly, and most arrays share the very object.
+        quick = (kind, id(array.dtype), array.shape)
+        at = index.get(quick)
         if at is None:
             # Equal dtypes may differ in what equality does not see, such as alignment, but lie alike.
-            at = index[key] = len(specs)
-            specs.append(make_spec(kind, array.dtype, array.shape, chunks))
+            at = index.setdefault((kind, array.dtype, array.shape), len(specs))
+            index[quick] = at
+            if at == len(specs):
+                specs.append(make_spec(kind, array.dtype, array.shape, chunks))
         column.append(at)
     return Table(collected.names, column, specs)
 

@@ -22,6 +22,7 @@ __all__ = [
     "Entry",
     "Tail",
     "build_index",
+    "central_header",
     "check_digest",
     "header_bytes",
     "index_end",
@@ -134,7 +135,8 @@ def _narrow(value: int) -> int:
     return _MARK32 if value >= _WIDE32 else value
 
 
-def _central_header(entry: Entry) -> bytes:
+def central_header(entry: Entry) -> bytes:
+    """Build the central header of an entry."""
     key, offset, size, crc32 = entry
     wide = [size, size] if size >= _WIDE32 else []
     if offset >= _WIDE32:
@@ -163,7 +165,7 @@ def build_index(entries: list[Entry], start: int) -> tuple[bytes, str]:
     tuple of bytes and str
         The index, and its digest as ``"sha256:<hex>"``.
     """
-    directory = b"".join(map(_central_header, entries))
+    directory = b"".join(map(central_header, entries))
     end, digest = index_end(directory, len(entries), start)
     return directory + end, digest
 
@@ -387,7 +389,7 @@ def _is_canonical(data: bytes | bytearray | memoryview, at: int, end: int, entry
     fields = _CENTRAL.unpack_from(data, at)
     if fields[:7] == _NARROW and fields[8] == fields[9] and fields[11:16] == _REST and entry.key.isascii():
         return entry.size < _WIDE32 and entry.offset < _WIDE32
-    return bytes(data[at:end]) == _central_header(entry)
+    return bytes(data[at:end]) == central_header(entry)
 
 
 def _parse_central(data: bytes | bytearray | memoryview, at: int, end: int) -> tuple[Entry, int]:

@@ -8,31 +8,37 @@ implies. A read of a blob checks each byte of it: local headers, payloads and it
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from jobcore._fast.chunk import read_chunks
 from jobcore._fast.crc import crc32 as crc32_of
+from jobcore._fast.reader import ZipLayout
 from jobcore.errors import CheckpointNotFoundError, ChecksumError, ClosedError, FormatError
+from jobcore.store import files
 from jobcore.store.agreement import blob_of_key, disagreements
-from jobcore.store.container import Scatter, Sink, Target
+from jobcore.store.container import Scatter, Sink, Target, whole
 from jobcore.store.identify import a_directory, not_a_database
-from jobcore.store.metadata import ArrayDocuments, Table
+from jobcore.store.metadata import ArrayDocuments, Table, native_specs, same_document
+from jobcore.store.names import escape
 from jobcore.store.records import Fault
 from jobcore.store.zipformat import (
     Entry,
+    central_header,
     check_digest,
     header_bytes,
     local_header,
     parse_directory,
     parse_tail,
     root_entry,
+    wide_from,
 )
 
 __all__ = ["ZipReader"]
@@ -88,11 +94,15 @@ class ZipReader:
 
     def __init__(self, path: str, problems: list[FormatError] | None = None) -> None:
         self.path = path
-        self._lock = threading.Lock()  # guards _users and _closing; and _entries while it is made
+        self._lock = (
+            threading.Lock()
+        )  # guards _users and _closing; and _entries and _layout while they are made
         self._users = 0
         self._closing = False
         self._entries: list[Entry] | None = None
-        self._fd = _open(path)
+        self._layout: ZipLayout | None = None
+        self._exact = False
+        self._fd, self.size_bytes = _open(path)
         try:
             self._open_index(problems)
         except BaseException:
@@ -100,7 +110,7 @@ class ZipReader:
             raise
 
     def _open_index(self, problems: list[FormatError] | None) -> None:
-        self.size_bytes = size = os.fstat(self._fd).st_size
+        size = self.size_bytes
         tail = self._pread(max(0, size - _TAIL), min(size, _TAIL))
         place = parse_tail(tail, size, self.path)
         if place is None:
@@ -171,8 +181,42 @@ class ZipReader:
             The index and the table contradict each other, or the file cannot be read.
         """
         with self._in_use():
-            entries = self._checked_entries(table)
-            self._scan(self._steps(table, entries, targets), self._raise)
+            layout = self._layout_of(table)
+            if layout is None:
+                self._scan(self._steps(table, self._checked_entries(table), targets), self._raise)
+                return
+            straight: list[Target] = []
+            others: list[Target] = []
+            for target in targets:
+                (others if target.array is None else straight).append(target)
+            blobs = [target.blob for target in straight]
+            if straight and not self._read_whole(layout, blobs, [target.array for target in straight]):
+                # Something is not as it should be: the slower way finds out what it is.
+                others = sorted(others + straight, key=lambda target: (target.blob, target.first))
+            self._scan(self._implied_steps(table, layout, others), self._raise)
+
+    def read_arrays(self, table: Table, blobs: list[int], arrays: list[np.ndarray[Any, Any]]) -> None:
+        """Read whole blobs.
+
+        Parameters
+        ----------
+        table
+            The table of the root document.
+        blobs
+            Their indices, increasing.
+        arrays
+            The C-contiguous array that each fills.
+
+        Raises
+        ------
+        ChecksumError, FormatError
+            As for :meth:`read`.
+        """
+        with self._in_use():
+            layout = self._layout_of(table)
+            if layout is not None and self._read_whole(layout, blobs, arrays):
+                return
+        self.read(table, (whole(table, blob, array) for blob, array in zip(blobs, arrays, strict=True)))
 
     def faults(self, table: Table | None) -> Iterator[Fault]:
         """Check every byte of the file but those of the root and of the end records.
@@ -212,7 +256,7 @@ class ZipReader:
         with self._lock:
             self._closing = True
             if self._users == 0 and self._fd >= 0:
-                os.close(self._fd)
+                files.close_quietly(self._fd)
                 self._fd = -1
 
     @contextmanager
@@ -228,7 +272,7 @@ class ZipReader:
             with self._lock:
                 self._users -= 1
                 if self._closing and self._users == 0 and self._fd >= 0:
-                    os.close(self._fd)
+                    files.close_quietly(self._fd)
                     self._fd = -1
 
     def _checked_entries(self, table: Table) -> list[Entry]:
@@ -239,6 +283,52 @@ class ZipReader:
                     raise FormatError(f"{self.path}: {fault.message}", path=self.path, place=fault.place)
                 self._entries = entries
             return self._entries
+
+    def _layout_of(self, table: Table) -> ZipLayout | None:
+        """Give the layout that the table implies, if the index is exactly the one of that layout."""
+        with self._lock:
+            if self._layout is None:
+                self._layout = layout = ZipLayout(
+                    native_specs(table),
+                    table.names,
+                    table.spec,
+                    table.place,
+                    table.crc32,
+                    escape,
+                    wide_from(),
+                )
+                root = self._root
+                at = (
+                    layout.same_index(self._index) if root is not None and root.offset == layout.end else None
+                )
+                if at is not None and root is not None:
+                    self._exact = self._index[at : self._place.size] == central_header(root)
+            return self._layout if self._exact else None
+
+    def _read_whole(
+        self, layout: ZipLayout, blobs: list[int], arrays: Sequence[np.ndarray[Any, Any] | None]
+    ) -> bool:
+        try:
+            return layout.read(self._fd, blobs, list(arrays), _THREADS)
+        except (OSError, EOFError):
+            return False
+
+    def _implied_steps(self, table: Table, layout: ZipLayout, targets: Iterable[Target]) -> Iterator[_Step]:
+        documents = ArrayDocuments(table.specs)
+        for target in targets:
+            blob = target.blob
+            name, spec, key = table.names[blob], table.spec_of(blob), escape(table.names[blob])
+            first, size = table.first[blob], spec.chunk_bytes
+
+            def start(chunk: int, blob: int = blob, first: int = first, size: int = size) -> int:
+                return table.place[first + chunk - 1] + size if chunk else layout.offset(blob)
+
+            for chunk, sink in enumerate(target.sinks(), target.first):
+                crc32 = table.crc32[first + chunk]
+                yield _Step(Entry(spec.chunk_key(key, chunk), start(chunk), size, crc32), name, chunk, sink)
+            document = documents.document(name, table.spec[blob])
+            entry = Entry(f"{key}/zarr.json", start(spec.chunks), len(document), crc32_of(document))
+            yield _Step(entry, name, -1, None, document)
 
     def _steps(self, table: Table, entries: list[Entry], targets: Iterable[Target]) -> Iterator[_Step]:
         documents = ArrayDocuments(table.specs)
@@ -279,7 +369,9 @@ class ZipReader:
                 start = offset
             batch.append((step, payload))
             end = stop
-            if size >= _LARGE:
+            if size >= _LARGE and isinstance(step.sink, Scatter) and not step.sink.fits():
+                self._check_pieces(step, step.sink, payload, fault)
+            elif size >= _LARGE:
                 large.append((step, payload))
                 waiting += size
                 # The buffer of a scattered place exists for one chunk at a time.
@@ -302,7 +394,9 @@ class ZipReader:
             crc32 = crc32_of(part)
             if crc32 != entry.crc32:
                 fault(step, _wrong_checksum(step, crc32), ChecksumError)
-            elif step.document is not None and part != step.document and not _same(part, step.document):
+            elif (
+                step.document is not None and part != step.document and not same_document(part, step.document)
+            ):
                 fault(step, f"{step.label()}: it contradicts the table of the root document", FormatError)
             if isinstance(step.sink, Scatter):
                 buffer = step.sink.open()
@@ -328,6 +422,19 @@ class ZipReader:
                 fault(step, _wrong_checksum(step, crc32), ChecksumError)
             if isinstance(step.sink, Scatter):
                 step.sink.close()
+
+    def _check_pieces(self, step: _Step, sink: Scatter, payload: int, fault: _OnFault) -> None:
+        crc32, end = 0, payload + step.entry.size
+        for piece in sink.pieces():
+            self._pread_into(piece, payload)
+            crc32 = crc32_of(piece, crc32)
+            payload += len(piece)
+        while payload < end:
+            rest = self._pread(payload, min(end - payload, _WINDOW))
+            crc32 = crc32_of(rest, crc32)
+            payload += len(rest)
+        if crc32 != step.entry.crc32:
+            fault(step, _wrong_checksum(step, crc32), ChecksumError)
 
     def _raise(self, step: _Step, message: str, kind: type[FormatError]) -> None:
         raise kind(f"{self.path}: {message}", path=self.path, place=step.entry.key)
@@ -361,23 +468,26 @@ class ZipReader:
         )
 
 
-def _open(path: str) -> int:
+def _open(path: str) -> tuple[int, int]:
+    fd = -1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        found = os.fstat(fd)
     except FileNotFoundError as error:
         raise _not_found(path) from error
     except OSError as error:
+        if fd >= 0:
+            files.close_quietly(fd)
         if error.errno == errno.ENOTDIR:
             raise _not_found(path) from error
         raise FormatError(
             f"{path}: expected a file that can be read: {error.strerror}", path=path, place="file"
         ) from error
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return fd
-    os.close(fd)
-    if stat.S_ISDIR(mode):
-        raise a_directory(path, (Path(path) / "zarr.json").exists())
+    if stat.S_ISREG(found.st_mode):
+        return fd, found.st_size
+    files.close_quietly(fd)
+    if stat.S_ISDIR(found.st_mode):
+        raise a_directory(path)
     raise FormatError(f"{path}: expected a file, found a device, pipe or socket", path=path, place="file")
 
 
@@ -389,25 +499,6 @@ def _not_found(path: str) -> CheckpointNotFoundError:
 
 def _wrong_checksum(step: _Step, found: int) -> str:
     return f"{step.label()}: expected CRC-32 {step.entry.crc32:08x}, found {found:08x}"
-
-
-def _same(found: memoryview, implied: bytes) -> bool:
-    # Another writer may order and space its text otherwise, and add members; what is implied must be there.
-    try:
-        return _covers(json.loads(bytes(found)), json.loads(implied))
-    except (ValueError, RecursionError):
-        return False
-
-
-def _covers(found: object, implied: object) -> bool:
-    if isinstance(implied, dict):
-        return isinstance(found, dict) and all(
-            key in found and _covers(found[key], value) for key, value in implied.items()
-        )
-    if isinstance(implied, list):
-        return isinstance(found, list) and len(found) == len(implied) and all(map(_covers, found, implied))
-    # 1 == True == 1.0 in Python, not in JSON.
-    return type(found) is type(implied) and found == implied
 
 
 def _without(path: str, message: str) -> str:

@@ -8,6 +8,7 @@ arena, from where it is written later.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from jobcore._fast.image import Arena, ZipImage
 from jobcore.store import arenas, files
 from jobcore.store.container import Content, Written
 from jobcore.store.layout import Spec, bytes_of
-from jobcore.store.metadata import ArrayDocuments, dumps, root_frame
+from jobcore.store.metadata import ArrayDocuments, dumps, native_specs, root_frame
 from jobcore.store.names import escape
 from jobcore.store.zipformat import index_end, wide_from
 
@@ -138,11 +139,7 @@ def fill(sink: BlockWriter | Arena, content: Content) -> Written:
         Its digest and size.
     """
     table = content.table
-    specs = [
-        (head, tail, spec.chunks, spec.chunk_bytes, spec.nbytes, len(spec.stored_shape))
-        for (head, tail), spec in zip(ArrayDocuments(table.specs).frames, table.specs, strict=True)
-    ]
-    image = ZipImage(specs, sink, escape, wide_from())
+    image = ZipImage(native_specs(table), sink, escape, wide_from())
     at, count = 0, len(content.names)
     while (at := image.add(content.names, content.arrays, table.spec, at)) < count:
         image.add_gathered(
@@ -161,12 +158,11 @@ def bound(content: Content) -> int:
     """Give a size, in bytes, that the file does not exceed."""
     table = content.table
     frames = ArrayDocuments(table.specs).frames
-    blobs = [0] * len(table.specs)
-    for index in table.spec:
-        blobs[index] += 1
+    blobs = Counter(table.spec)
     names = sum(map(len, content.names))
     entries, total = 1, 1 << 16
-    for spec, (head, tail), count in zip(table.specs, frames, blobs, strict=True):
+    for index, (spec, (head, tail)) in enumerate(zip(table.specs, frames, strict=True)):
+        count = blobs[index]
         entries += count * (spec.chunks + 1)
         # Beside payload and document: two numbers of the table for each chunk, and one for each blob.
         each = spec.chunks * (spec.chunk_bytes + 32 + 2 * _suffix(spec)) + len(head) + len(tail) + 32

@@ -1,11 +1,11 @@
-/* CRC-32 on 64-bit ARM, little-endian: the kernels, and which of them this processor can run.
+/* Checksums on 64-bit ARM, little-endian: the kernels, and which of them this processor can run.
  *
  * The instructions are written as assembler and not as the intrinsics of <arm_acle.h> and <arm_neon.h>: older
  * compilers declare those only if the whole file is compiled for such a processor.
  */
 
-#ifndef JOBCORE_FAST_CRC32_ARM_H
-#define JOBCORE_FAST_CRC32_ARM_H
+#ifndef JOBCORE_FAST_CRC_ARM_H
+#define JOBCORE_FAST_CRC_ARM_H
 
 #include <arm_neon.h>
 
@@ -15,7 +15,7 @@
 #include <sys/auxv.h>
 #endif
 
-#include "crc32_fold.h"
+#include "crc_fold.h"
 
 #if defined(__APPLE__)
 /* The oldest processor of this system has them, and the compiler takes them as given. */
@@ -29,61 +29,31 @@
 #define JC_PMULL_TARGET __attribute__((target("+crypto")))
 #endif
 
-/* ---- the CRC-32 instructions ---- */
+/* ---- the instructions for both polynomials ---- */
 
-/* Bytes in each of three streams. One stream alone waits two or three cycles for each result. */
-#define JC_CRC_STREAM_BYTES ((size_t)4096)
-
-JC_CRC_TARGET __attribute__((always_inline)) static inline uint32_t jc_crc_eight(uint32_t raw, const uint8_t *p)
-{
-    uint64_t word;
-
-    memcpy(&word, p, sizeof word);
-    __asm__("crc32x %w0, %w0, %x1" : "+r"(raw) : "r"(word));
-    return raw;
-}
-
-JC_CRC_TARGET __attribute__((always_inline)) static inline uint32_t jc_crc_one(uint32_t raw, const uint8_t *p)
-{
-    uint32_t byte = *p;
-
-    __asm__("crc32b %w0, %w0, %w1" : "+r"(raw) : "r"(byte));
-    return raw;
-}
-
-JC_CRC_TARGET static uint32_t jc_armv8_crc32_update(uint32_t crc, const uint8_t *p, size_t n)
-{
-    uint32_t raw = ~crc;
-
-    if (n >= 3 * JC_CRC_STREAM_BYTES) {
-        const uint32_t past_one = jc_crc32_power(JC_CRC_STREAM_BYTES, 3);
-
-        do {
-            uint32_t second = 0, third = 0;
-
-            for (size_t i = 0; i < JC_CRC_STREAM_BYTES; i += 8) {
-                raw = jc_crc_eight(raw, p + i);
-                second = jc_crc_eight(second, p + JC_CRC_STREAM_BYTES + i);
-                third = jc_crc_eight(third, p + 2 * JC_CRC_STREAM_BYTES + i);
-            }
-            raw = jc_crc32_times(jc_crc32_times(raw, past_one) ^ second, past_one) ^ third;
-            p += 3 * JC_CRC_STREAM_BYTES;
-            n -= 3 * JC_CRC_STREAM_BYTES;
-        } while (n >= 3 * JC_CRC_STREAM_BYTES);
+#define JC_ARM_STEP(name, instruction, type, registers)                                                              \
+    JC_CRC_TARGET __attribute__((always_inline)) static inline uint32_t name(uint32_t raw, type data)               \
+    {                                                                                                               \
+        __asm__(instruction " %w0, %w0, " registers : "+r"(raw) : "r"(data));                                       \
+        return raw;                                                                                                 \
     }
-    for (; n >= 8; n -= 8, p += 8) {
-        raw = jc_crc_eight(raw, p);
-    }
-    for (; n > 0; n--, p++) {
-        raw = jc_crc_one(raw, p);
-    }
-    return ~raw;
-}
 
-static uint32_t jc_armv8_crc32_copy(uint32_t crc, uint8_t *d, const uint8_t *p, size_t n)
-{
-    return jc_crc32_copy_blocks(crc, d, p, n, jc_armv8_crc32_update);
-}
+JC_ARM_STEP(jc_arm_crc32_eight, "crc32x", uint64_t, "%x1")
+JC_ARM_STEP(jc_arm_crc32_one, "crc32b", uint32_t, "%w1")
+JC_ARM_STEP(jc_arm_crc32c_eight, "crc32cx", uint64_t, "%x1")
+JC_ARM_STEP(jc_arm_crc32c_one, "crc32cb", uint32_t, "%w1")
+
+#define STREAM_NAME(x) jc_armv8_crc32_##x
+#define STREAM_TARGET JC_CRC_TARGET
+#define STREAM_EIGHT(raw, w) jc_arm_crc32_eight(raw, w)
+#define STREAM_ONE(raw, b) jc_arm_crc32_one(raw, b)
+#include "crc_streams.h"
+
+#define STREAM_NAME(x) jc_armv8_crc32c_##x
+#define STREAM_TARGET JC_CRC_TARGET
+#define STREAM_EIGHT(raw, w) jc_arm_crc32c_eight(raw, w)
+#define STREAM_ONE(raw, b) jc_arm_crc32c_one(raw, b)
+#include "crc_streams.h"
 
 /* ---- folding ---- */
 
@@ -158,9 +128,9 @@ JC_V128 jc_v128 jc_v128_choose(jc_v128 mask, jc_v128 v, jc_v128 w)
 }
 
 /* R * x^32 mod P for the polynomial R in `v`, the raw value of a message that ends here. */
-JC_V128 uint32_t jc_v128_reduce(jc_v128 v)
+JC_V128 uint32_t jc_v128_reduce(jc_v128 v, const jc_crc_fold *fold)
 {
-    const jc_v128 by = jc_v128_load(jc_fold.last), quotient_by = jc_v128_load(jc_fold.divide);
+    const jc_v128 by = jc_v128_load(fold->last), quotient_by = jc_v128_load(fold->divide);
     const jc_v128 polynomial = vdupq_laneq_u64(quotient_by, 1);
     const uint64_t high = vgetq_lane_u64(v, 1);
     /* B = R * x^32 in 96 bits: L by its multiplier, H shifted into place. */
@@ -188,8 +158,8 @@ JC_V128 uint32_t jc_v128_reduce(jc_v128 v)
 #define FOLD_FIRST(raw) jc_v128_first(raw)
 #define FOLD_PLUS(v, w) jc_v128_plus(v, w)
 #define FOLD_STEP(v, k, w) jc_v128_fold(v, k, w)
-#define FOLD_NARROW(v) (v)
-#include "crc32_kernel.h"
+#define FOLD_NARROW(v, fold) (v)
+#include "crc_fold_kernel.h"
 
 /* ---- what this processor can do ---- */
 
@@ -203,7 +173,7 @@ static inline int jc_arm_has(const char *name)
 }
 #endif
 
-static void jc_crc32_add_native(void)
+static void jc_crc_add_native(jc_crc_kind *kind)
 {
     int crc = 0, pmull = 0;
 
@@ -218,12 +188,15 @@ static void jc_crc32_add_native(void)
     crc = (has & has_crc32) != 0;
     pmull = (has & has_pmull) != 0;
 #endif
-    if (crc) {
-        jc_crc32_add("armv8-crc32", jc_armv8_crc32_update, jc_armv8_crc32_copy);
+    if (crc && kind->polynomial == JC_CRC32_POLYNOMIAL) {
+        jc_crc_add(kind, "armv8-crc32", jc_armv8_crc32_update, jc_armv8_crc32_copy);
+    }
+    if (crc && kind->polynomial == JC_CRC32C_POLYNOMIAL) {
+        jc_crc_add(kind, "armv8-crc32c", jc_armv8_crc32c_update, jc_armv8_crc32c_copy);
     }
     if (pmull) {
-        jc_fold_setup();
-        jc_crc32_add("armv8-pmull", jc_armv8_pmull_update, jc_armv8_pmull_copy);
+        jc_fold_setup(kind);
+        jc_crc_add(kind, "armv8-pmull", jc_armv8_pmull_update, jc_armv8_pmull_copy);
     }
 }
 

@@ -16,11 +16,11 @@
  *   FOLD_FIRST(raw)      raw in the first 32 bits, zero in the others
  *   FOLD_PLUS(v, w)
  *   FOLD_STEP(v, k, w)   v moved up by the constants k, plus w
- *   FOLD_NARROW(v)       all lanes folded into one
+ *   FOLD_NARROW(v, fold) all lanes folded into one
  */
 
-#ifndef JOBCORE_FAST_CRC32_KERNEL_H
-#define JOBCORE_FAST_CRC32_KERNEL_H
+#ifndef JOBCORE_FAST_CRC_FOLD_KERNEL_H
+#define JOBCORE_FAST_CRC_FOLD_KERNEL_H
 
 /* What becomes of the bytes that were read. Constant in each caller, so that no branch on it is left. */
 enum { JC_FOLD_READ, JC_FOLD_COPY, JC_FOLD_STREAM };
@@ -44,7 +44,7 @@ enum { JC_FOLD_READ, JC_FOLD_COPY, JC_FOLD_STREAM };
 
 #define FOLD_BYTES ((size_t)16 * FOLD_LANES)
 #define FOLD_STRIDE (8 * FOLD_BYTES)
-/* Where jc_fold.by has the distance of one register; those of 2, 4 and 8 follow. */
+/* Where fold->by has the distance of one register; those of 2, 4 and 8 follow. */
 #define FOLD_ONE (FOLD_LANES / 2)
 
 /* Reads the register at `p + at`, and writes it to `d + at` if asked to. */
@@ -62,11 +62,13 @@ FOLD_TARGET __attribute__((always_inline)) static inline FOLD_V FOLD_NAME(take)(
 }
 
 /* Takes and returns raw values. `d` is NULL when only reading, a multiple of 64 when streaming. */
-FOLD_TARGET __attribute__((always_inline)) static inline uint32_t FOLD_NAME(run)(uint32_t raw, const uint8_t *p,
+FOLD_TARGET __attribute__((always_inline)) static inline uint32_t FOLD_NAME(run)(const jc_crc_kind *kind,
+                                                                                 uint32_t raw, const uint8_t *p,
                                                                                  size_t n, uint8_t *d, int how)
 {
+    const jc_crc_fold *fold = &kind->fold;
     /* The constants are read before the loops: for all the compiler knows, a copy could overwrite them. */
-    const jc_v128 by_lane = jc_v128_load(jc_fold.by[0]);
+    const jc_v128 by_lane = jc_v128_load(fold->by[0]);
     const int plain = how == JC_FOLD_READ ? JC_FOLD_READ : JC_FOLD_COPY;
     jc_v128 lane;
 
@@ -75,22 +77,22 @@ FOLD_TARGET __attribute__((always_inline)) static inline uint32_t FOLD_NAME(run)
             memcpy(d, p, n);
             p = d;
         }
-        return jc_crc32_table_raw(raw, p, n);
+        return jc_crc_table_raw(kind, raw, p, n);
     }
     if (n < FOLD_BYTES) {
         lane = jc_v128_plus(jc_v128_take(p, d, plain == JC_FOLD_COPY), jc_v128_first(raw));
         JC_FOLD_ADVANCE(16);
     } else {
-        const FOLD_V by_one = FOLD_EVERY(jc_fold.by[FOLD_ONE]);
+        const FOLD_V by_one = FOLD_EVERY(fold->by[FOLD_ONE]);
         FOLD_V v;
 
         if (n < FOLD_STRIDE) {
             v = FOLD_PLUS(FOLD_NAME(take)(p, d, 0, plain), FOLD_FIRST(raw));
             JC_FOLD_ADVANCE(FOLD_BYTES);
         } else {
-            const FOLD_V by_two = FOLD_EVERY(jc_fold.by[FOLD_ONE + 1]);
-            const FOLD_V by_four = FOLD_EVERY(jc_fold.by[FOLD_ONE + 2]);
-            const FOLD_V by_eight = FOLD_EVERY(jc_fold.by[FOLD_ONE + 3]);
+            const FOLD_V by_two = FOLD_EVERY(fold->by[FOLD_ONE + 1]);
+            const FOLD_V by_four = FOLD_EVERY(fold->by[FOLD_ONE + 2]);
+            const FOLD_V by_eight = FOLD_EVERY(fold->by[FOLD_ONE + 3]);
 
 #define FOLD_BEGIN(i) FOLD_V v##i = FOLD_NAME(take)(p, d, i * FOLD_BYTES, how);
 #define FOLD_GO_ON(i)                                                                                               \
@@ -119,7 +121,7 @@ FOLD_TARGET __attribute__((always_inline)) static inline uint32_t FOLD_NAME(run)
             v = FOLD_STEP(v, by_one, FOLD_NAME(take)(p, d, 0, plain));
             JC_FOLD_ADVANCE(FOLD_BYTES);
         }
-        lane = FOLD_NARROW(v);
+        lane = FOLD_NARROW(v, fold);
     }
     while (n >= 16) {
         lane = jc_v128_fold(lane, by_lane, jc_v128_take(p, d, plain == JC_FOLD_COPY));
@@ -129,7 +131,7 @@ FOLD_TARGET __attribute__((always_inline)) static inline uint32_t FOLD_NAME(run)
         /* The last 16 bytes, and never one beyond them. Only the n new ones are used: those before were read once
          * already, and may have been changed since. The lane's first n bytes are folded over what follows them. */
         const jc_v128 tail = jc_v128_load(p + n - 16);
-        const jc_v128 up = jc_v128_load(jc_fold.shift + n), down = jc_v128_load(jc_fold.shift + 16 + n);
+        const jc_v128 up = jc_v128_load(fold->shift + n), down = jc_v128_load(fold->shift + 16 + n);
 
         lane = jc_v128_fold(jc_v128_shuffle(lane, up), by_lane,
                             jc_v128_choose(down, jc_v128_shuffle(lane, down), tail));
@@ -140,29 +142,31 @@ FOLD_TARGET __attribute__((always_inline)) static inline uint32_t FOLD_NAME(run)
             memcpy(d, bytes + 16 - n, n);
         }
     }
-    return jc_v128_reduce(lane);
+    return jc_v128_reduce(lane, fold);
 }
 
-FOLD_TARGET static uint32_t FOLD_NAME(update)(uint32_t crc, const uint8_t *p, size_t n)
+FOLD_TARGET static uint32_t FOLD_NAME(update)(const jc_crc_kind *kind, uint32_t crc, const uint8_t *p, size_t n)
 {
-    return ~FOLD_NAME(run)(~crc, p, n, NULL, JC_FOLD_READ);
+    return ~FOLD_NAME(run)(kind, ~crc, p, n, NULL, JC_FOLD_READ);
 }
 
-FOLD_TARGET static uint32_t FOLD_NAME(copy_plain)(uint32_t crc, uint8_t *d, const uint8_t *p, size_t n)
+FOLD_TARGET static uint32_t FOLD_NAME(copy_plain)(const jc_crc_kind *kind, uint32_t crc, uint8_t *d,
+                                                 const uint8_t *p, size_t n)
 {
-    return ~FOLD_NAME(run)(~crc, p, n, d, JC_FOLD_COPY);
+    return ~FOLD_NAME(run)(kind, ~crc, p, n, d, JC_FOLD_COPY);
 }
 
-FOLD_TARGET static uint32_t FOLD_NAME(copy)(uint32_t crc, uint8_t *d, const uint8_t *p, size_t n)
+FOLD_TARGET static uint32_t FOLD_NAME(copy)(const jc_crc_kind *kind, uint32_t crc, uint8_t *d, const uint8_t *p,
+                                            size_t n)
 {
-    if (n < JC_CRC32_STREAM_BYTES) {
-        return FOLD_NAME(copy_plain)(crc, d, p, n);
+    if (n < JC_CRC_PAST_CACHE_BYTES) {
+        return FOLD_NAME(copy_plain)(kind, crc, d, p, n);
     }
 
     const size_t head = (size_t)(-(uintptr_t)d & 63);
 
-    crc = FOLD_NAME(copy_plain)(crc, d, p, head);
-    crc = ~FOLD_NAME(run)(~crc, p + head, n - head, d + head, JC_FOLD_STREAM);
+    crc = FOLD_NAME(copy_plain)(kind, crc, d, p, head);
+    crc = ~FOLD_NAME(run)(kind, ~crc, p + head, n - head, d + head, JC_FOLD_STREAM);
     FOLD_FENCE();
     return crc;
 }

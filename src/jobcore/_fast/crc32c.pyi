@@ -1,0 +1,24 @@
+from typing import Any, SupportsIndex, TypeAlias
+
+from _typeshed import ReadableBuffer, WriteableBuffer
+from numpy.typing import NDArray
+
+__all__ = [
+    "copy_crc32c",
+    "copy_crc32c_with",
+    "crc32c",
+    "crc32c_combine",
+    "crc32c_with",
+    "implementations",
+]
+
+# NumPy's stubs declare the buffer of an array from Python 3.12 on only.
+_Readable: TypeAlias = ReadableBuffer | NDArray[Any]
+_Writable: TypeAlias = WriteableBuffer | NDArray[Any]
+
+def crc32c(data: _Readable, crc: SupportsIndex = 0) -> int: ...
+def crc32c_with(kernel: str, data: _Readable, crc: SupportsIndex = 0) -> int: ...
+def copy_crc32c(dst: _Writable, src: _Readable, crc: SupportsIndex = 0) -> int: ...
+def copy_crc32c_with(kernel: str, dst: _Writable, src: _Readable, crc: SupportsIndex = 0) -> int: ...
+def crc32c_combine(a: SupportsIndex, b: SupportsIndex, b_bytes: SupportsIndex) -> int: ...
+def implementations() -> tuple[str, ...]: ...
