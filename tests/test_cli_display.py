@@ -22,8 +22,8 @@ from jobcore.cli.app import app
 from jobcore.cli.display import PlainDisplay, warnings_as_lines
 from jobcore.cli.live import panel
 from jobcore.cli.story import Story, epoch_limit
+from jobcore.epoch_saver import CheckpointWarning
 from jobcore.events import RunEvent
-from jobcore.runner import CheckpointWarning
 
 
 class Clock:

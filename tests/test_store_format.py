@@ -196,8 +196,9 @@ def test_the_wide_fields_of_a_large_file_are_the_documented_ones() -> None:
 
 def test_the_python_of_the_document_reads_a_file(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    save(tmp_path / "model.zarr.zip", {"fc1/weight:0": np.arange(6.0).reshape(2, 3), "b": np.zeros((0, 2))})
+    assert len(blocks) == 3
+    for name in ("model.zarr.zip", "model.zarr"):
+        save(tmp_path / name, {"fc1/weight:0": np.arange(6.0).reshape(2, 3), "b": np.zeros((0, 2))})
     for block in blocks:
         done = subprocess.run(
             [sys.executable, "-X", "dev", "-W", "error", "-c", block],

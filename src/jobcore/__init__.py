@@ -19,6 +19,7 @@ from jobcore.checkpoint import (
     db_name,
     get_ckpt_filename,
 )
+from jobcore.epoch_saver import CheckpointWarning
 from jobcore.events import RunEvent
 from jobcore.graph import (
     BlobReference,
@@ -32,7 +33,7 @@ from jobcore.graph import (
     to_execution_step,
 )
 from jobcore.job import CompiledJob, Job, StopCondition, epoch_limiter
-from jobcore.runner import CheckpointWarning, JobRunner
+from jobcore.runner import JobRunner
 from jobcore.runtime import LocalSession, Session, check_cancelled, sleep
 from jobcore.store import BackgroundSaver, PendingSave, inspect, load, save, save_async, verify
 from jobcore.tasks import (

@@ -1,4 +1,4 @@
-"""The parts, for authors of other libraries: blobs and their table without jobs round them.
+"""The parts, for authors of other libraries: blobs and their table, and the writers and readers of databases.
 
 Nothing here is needed to write or run a job; `jobcore.Workspace` is the comfortable way to the same blobs.
 `Counter` and `Timer`, which are parts too, are public in `jobcore`. The objects, and what threads may do with
@@ -15,6 +15,15 @@ object            what it is                                            threads
 `classify`        the rule that tells kind and kept value of what is    safe while nobody changes the value
                   fed; the argument that a `Blob` of its own wants
 `BLOB_KINDS`      the names of the kinds                                constant
+`BlockWriter`     a stream of bytes into large aligned writes, around   one thread
+                  the page cache where that is allowed
+`read_chunks`     ranges of a file into their memory, in parallel       safe
+`Arena`           memory that is kept, in huge pages                    one thread
+`ZipImage`        the bytes of a database: into a stream or an arena    one thread
+`ZipLayout`       where all lies in a database, and reading by it       any thread; it does not change
+`crc32`,          the checksums of the two containers                   safe
+`crc32c`
+`hash128`         XXH3-128, by which equal chunks are known             safe
 ================  ====================================================  ===============================================
 
 **Memory.** `Blob.feed` and `Blob.fetch` copy; from 256 KiB on without the GIL. A feed writes into the memory
@@ -55,7 +64,26 @@ Examples
 from __future__ import annotations
 
 from jobcore._fast.blob import BLOB_KINDS, Blob
+from jobcore._fast.chunk import BlockWriter, read_chunks
+from jobcore._fast.crc import crc32
+from jobcore._fast.crc32c import crc32c
+from jobcore._fast.hash128 import hash128
+from jobcore._fast.image import Arena, ZipImage
+from jobcore._fast.reader import ZipLayout
 from jobcore._fast.workspace import BlobTable
 from jobcore.workspace import classify
 
-__all__ = ["BLOB_KINDS", "Blob", "BlobTable", "classify"]
+__all__ = [
+    "BLOB_KINDS",
+    "Arena",
+    "Blob",
+    "BlobTable",
+    "BlockWriter",
+    "ZipImage",
+    "ZipLayout",
+    "classify",
+    "crc32",
+    "crc32c",
+    "hash128",
+    "read_chunks",
+]

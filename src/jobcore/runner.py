@@ -25,7 +25,7 @@ from jobcore.graph import BlobReference
 from jobcore.job import CompiledJob, Job
 from jobcore.runtime import Session
 
-__all__ = ["CheckpointWarning", "JobRunner"]
+__all__ = ["JobRunner"]
 
 
 class JobRunner:

@@ -91,7 +91,7 @@ cdef class Arena:
     # Guard: whoever owns it; a save has it for itself. NULL when closed.
     cdef uint8_t *_data
     cdef int _process           # a forked child does not have the memory
-    cdef readonly size_t nbytes
+    cdef size_t _nbytes
 
     cdef uint8_t *open_data(self, str method) except NULL
 

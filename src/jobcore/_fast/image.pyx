@@ -91,10 +91,10 @@ cdef class Arena:
     """
 
     def __cinit__(self, size_t nbytes):
-        self.nbytes = (nbytes + JC_HUGE - 1) // JC_HUGE * JC_HUGE
-        if self.nbytes < nbytes:
+        self._nbytes = (nbytes + JC_HUGE - 1) // JC_HUGE * JC_HUGE
+        if self._nbytes < nbytes:
             raise MemoryError
-        self._data = jc_arena_map(self.nbytes)
+        self._data = jc_arena_map(self._nbytes)
         self._process = getpid()
         if self._data is NULL:
             raise MemoryError(f"expected {nbytes} bytes of address space for an arena, found none")
@@ -105,6 +105,11 @@ cdef class Arena:
     def __dealloc__(self):
         self.close()
 
+    @property
+    def nbytes(self):
+        """How much it is, in bytes."""
+        return self._nbytes
+
     def close(self):
         """Give the memory back; nothing may use it any more. More than once is harmless."""
         cdef uint8_t *data = self._data
@@ -112,7 +117,7 @@ cdef class Arena:
         # A child may have something else at that address.
         if data is not NULL and self._process == getpid():
             with nogil:
-                munmap(data, self.nbytes)
+                munmap(data, self._nbytes)
 
     def write_to(self, int fd, uint64_t size, size_t step=8 << 20, int threads=2, bint direct=True):
         """Write the first bytes as the whole of an empty file.
@@ -139,9 +144,9 @@ cdef class Arena:
         """
         cdef uint8_t *data = self.open_data("write_to")
         cdef int failed
-        if size > self.nbytes or step == 0 or step % JC_ALIGN or not 1 <= threads <= 16:
+        if size > self._nbytes or step == 0 or step % JC_ALIGN or not 1 <= threads <= 16:
             raise BlobValueError(
-                f"expected at most {self.nbytes} bytes in steps of a multiple of 4,096 by 1 to 16 threads, found "
+                f"expected at most {self._nbytes} bytes in steps of a multiple of 4,096 by 1 to 16 threads, found "
                 f"{size} in steps of {step} by {threads}"
             )
         with nogil:
@@ -152,8 +157,8 @@ cdef class Arena:
     def tobytes(self, size_t size):
         """Copy the first bytes out."""
         cdef uint8_t *data = self.open_data("tobytes")
-        if size > self.nbytes:
-            raise BlobValueError(f"expected at most {self.nbytes} bytes, found {size}")
+        if size > self._nbytes:
+            raise BlobValueError(f"expected at most {self._nbytes} bytes, found {size}")
         return data[:size]
 
     cdef uint8_t *open_data(self, str method) except NULL:
@@ -209,7 +214,7 @@ cdef class ZipImage:
             self._image.stream = (<BlockWriter> sink).open_writer("ZipImage")
         elif isinstance(sink, Arena):
             self._image.memory = (<Arena> sink).open_data("ZipImage")
-            self._image.memory_bytes = (<Arena> sink).nbytes
+            self._image.memory_bytes = (<Arena> sink)._nbytes
         else:
             raise TypeError(f"expected a BlockWriter or an Arena as sink, found {type(sink).__qualname__}")
         for i in range(self._spec_count):

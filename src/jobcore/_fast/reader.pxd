@@ -52,4 +52,4 @@ cdef class ZipLayout:
     cdef uint64_t *_places
     cdef uint32_t *_sums
     cdef object _held           # texts that native code points into
-    cdef readonly bint ok
+    cdef bint _ok

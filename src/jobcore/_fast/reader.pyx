@@ -131,7 +131,7 @@ cdef class ZipLayout:
             if failed:
                 raise MemoryError
         last = self._layout.blobs[count - 1].first + self._layout.blobs[count - 1].spec.chunks if count else 0
-        self.ok = last == self._layout.chunks
+        self._ok = last == self._layout.chunks
 
     def __init__(self, specs, names, spec, places, sums, long_key, wide=UINT32_MAX):
         pass
@@ -143,13 +143,18 @@ cdef class ZipLayout:
         free(self._sums)
 
     @property
+    def ok(self):
+        """Whether the places are those that follow from the rest."""
+        return self._ok
+
+    @property
     def end(self):
         """Offset of the entry of the root document."""
         return self._layout.end
 
     def offset(self, Py_ssize_t blob):
         """Offset of the first entry of a blob."""
-        if not self.ok or not 0 <= blob < <Py_ssize_t> self._layout.count:
+        if not self._ok or not 0 <= blob < <Py_ssize_t> self._layout.count:
             raise BlobValueError(f"expected the index of one of {self._layout.count} blobs, found {blob}")
         return self._layout.blobs[blob].offset
 
@@ -169,7 +174,7 @@ cdef class ZipLayout:
         cdef size_t at = 0, n = <size_t> directory.shape[0]
         cdef const uint8_t *data = &directory[0] if n else NULL
         cdef int failed
-        if not self.ok:
+        if not self._ok:
             return None
         with nogil:
             failed = jc_layout_compare(&self._layout, data, n, &at)
@@ -214,7 +219,7 @@ cdef class ZipLayout:
         cdef Py_ssize_t blob, before = -1
         cdef jc_scan scan
         cdef int failed
-        if not self.ok:
+        if not self._ok:
             return False
         if len(arrays) != count or not 1 <= threads <= 16:
             raise BlobValueError(f"expected {count} arrays and 1 to 16 threads, found {len(arrays)} and {threads}")

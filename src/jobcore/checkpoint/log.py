@@ -295,11 +295,16 @@ class CommitLog:
             if database is not None and database[1:] not in recorded and _holds(root / name, database):
                 generation = database[2]
             # Of this generation nothing is being written yet, except by starts that wanted its number too.
-            if generation is not None and generation <= claim.generation:
+            if generation is not None and generation <= claim.generation and not _is_foreign(root, name):
                 with contextlib.suppress(OSError):
                     files.remove(root / name)
                     removed.append(name)
         return tuple(removed)
+
+
+def _is_foreign(root: Path, name: str) -> bool:
+    # Of what is left over, only a database is ever a directory.
+    return ".zarr" not in name and (root / name).is_dir()
 
 
 def _listing(root: Path) -> list[str]:

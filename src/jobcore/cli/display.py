@@ -38,7 +38,7 @@ def open_display(story: Story, *, plain: bool = False) -> Display:
 @contextlib.contextmanager
 def warnings_as_lines(display: Display) -> Iterator[None]:
     """Show each warning of the library once, as a line of the display; those of others stay what they are."""
-    from jobcore.runner import CheckpointWarning
+    from jobcore.epoch_saver import CheckpointWarning
 
     told: set[str] = set()
     with warnings.catch_warnings():
