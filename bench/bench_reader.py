@@ -1,6 +1,6 @@
 """Reading many small blobs by the layout that the table implies, beside a plain read of the file and making the arrays.
 
-    python -m pytest bench/bench_reader.py --benchmark-enable --benchmark-group-by=group
+python -m pytest bench/bench_reader.py --benchmark-enable --benchmark-group-by=group
 """
 
 from __future__ import annotations

@@ -24,6 +24,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--exhaustive", action="store_true", help="also the tests that try every call in every way"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Many minutes. A sample of each has a test of its own, which always runs.
+    if not config.getoption("--exhaustive"):
+        long = [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 @pytest.fixture
 def together() -> Iterator[Callable[..., list[Any]]]:
     """Call a function in many threads at once: ``together(threads, function)``.

@@ -20,7 +20,7 @@ def test_a_few_faults_of_an_epoch(tmp_path: Path) -> None:
     check(drive("epoch", tmp_path, "--most", "1", "--names", "pwrite,fdatasync,renameat2"), 25, CALLS, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("scenario", "most", "points"), [("epoch", 4, 250), ("run", 2, 130), ("run_background", 2, 130)]
@@ -29,7 +29,7 @@ def test_every_call(scenario: str, most: int, points: int, tmp_path: Path) -> No
     check(drive(scenario, tmp_path, "--most", str(most)), points, CALLS, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
 def test_an_epoch_in_folders(tmp_path: Path) -> None:
     calls = {"open", "mkdir", "pwrite", "fsync", "renameat2", "close"}
@@ -44,6 +44,6 @@ def test_removing_what_died_with_its_process(tmp_path: Path) -> None:
     check(drive("sweep", tmp_path), 40, {"opendir", "unlink", "open", "pread"}, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_removing_folders(tmp_path: Path) -> None:
     check(drive("sweep", tmp_path, "--container", "zarr", "--most", "3"), 60, {"unlink", "rmdir"}, WAYS)

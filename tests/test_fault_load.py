@@ -21,13 +21,13 @@ def test_a_few_faults(scenario: str, tmp_path: Path) -> None:
     check(drive(scenario, tmp_path, "--most", "1"), 20, CALLS, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", ["load", "load_mapping", "load_workspace"])
 def test_every_read(scenario: str, tmp_path: Path) -> None:
     check(drive(scenario, tmp_path), 200, CALLS, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", ["load", "load_mapping", "load_workspace"])
 def test_a_folder(scenario: str, tmp_path: Path) -> None:
     check(drive(scenario, tmp_path, "--container", "zarr", "--most", "4"), 60, CALLS, WAYS)

@@ -27,13 +27,25 @@ def test_a_few_faults_of_a_large_database(tmp_path: Path) -> None:
     check(drive("save", tmp_path, "--most", "1"), 50, {*DURABLE, "renameat2", "setfl"}, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "names"), [("overwrite", "rename,fsync"), ("save_async", "fdatasync,renameat2")]
+)
+def test_a_few_faults_of_others(scenario: str, names: str, tmp_path: Path) -> None:
+    check(drive(scenario, tmp_path, "--most", "1", "--names", names), 5, DURABLE, WAYS)
+
+
+def test_a_few_faults_of_a_folder(tmp_path: Path) -> None:
+    options = ("--container", "zarr", "--most", "1", "--names", "mkdir,fsync,renameat2,link")
+    check(drive("save_linked", tmp_path, *options), 10, {"mkdir", "link", "fsync", "renameat2"}, WAYS)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", ["save_small", "save"])
 def test_a_new_database(scenario: str, tmp_path: Path) -> None:
     check(drive(scenario, tmp_path), 60, {*DURABLE, "renameat2"}, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", ["save_small", "save", "overwrite"])
 def test_one_that_is_not_durable(scenario: str, tmp_path: Path) -> None:
     summary = drive(scenario, tmp_path, "--not-durable")
@@ -41,22 +53,22 @@ def test_one_that_is_not_durable(scenario: str, tmp_path: Path) -> None:
     assert not {name for name in summary["calls"] if "sync" in name}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_one_that_replaces_another(tmp_path: Path) -> None:
     check(drive("overwrite", tmp_path), 60, {*DURABLE, "rename"}, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_one_that_is_read_back(tmp_path: Path) -> None:
     check(drive("save_verified", tmp_path, "--most", "8"), 100, {*DURABLE, "pread", "renameat2"}, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_one_that_is_written_in_the_background(tmp_path: Path) -> None:
     check(drive("save_async", tmp_path), 60, {*DURABLE, "renameat2"}, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("scenario", "calls"),

@@ -295,16 +295,17 @@ class CommitLog:
             if database is not None and database[1:] not in recorded and _holds(root / name, database):
                 generation = database[2]
             # Of this generation nothing is being written yet, except by starts that wanted its number too.
-            if generation is not None and generation <= claim.generation and not _is_foreign(root, name):
+            if generation is not None and generation <= claim.generation:
                 with contextlib.suppress(OSError):
-                    files.remove(root / name)
-                    removed.append(name)
+                    if not _is_foreign(root / name):
+                        files.remove(root / name)
+                        removed.append(name)
         return tuple(removed)
 
 
-def _is_foreign(root: Path, name: str) -> bool:
+def _is_foreign(path: Path) -> bool:
     # Of what is left over, only a database is ever a directory.
-    return ".zarr" not in name and (root / name).is_dir()
+    return ".zarr" not in path.name and path.is_dir()
 
 
 def _listing(root: Path) -> list[str]:

@@ -1,0 +1,124 @@
+"""How much memory a save and a load take beside the state, as the kernel counts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobcore import save, save_async
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of a process anew")
+
+MIB = 1 << 20
+STATE = 192
+
+# The peak is reset just before, so that importing and making the state do not count.
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+import jobcore
+
+def status(field):
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(field + ":")[1].split()[0]) // 1024
+
+def extra(act):
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    act()
+    return status("VmHWM") - before
+
+place = Path(sys.argv[1])
+state = {f"w{i}": np.full(int(sys.argv[2]) << 20, i, np.uint8) for i in range(4)}
+turned = {"t": state["w0"].reshape(1024, -1).T}
+jobcore.save(place / "warm", {"a": 1})
+"""
+
+
+def measure(tmp_path: Path, code: str) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + code, str(tmp_path), str(STATE // 4)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(number) for number in done.stdout.split()]
+
+
+@pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_save_takes_no_copy_of_the_state(place: str, durable: bool, tmp_path: Path) -> None:
+    (found,) = measure(
+        tmp_path, f"print(extra(lambda: jobcore.save(place / {place!r}, state, durable={durable})))"
+    )
+    assert found <= 64
+
+
+def test_memory_that_is_not_contiguous_is_gathered_in_small_pieces(tmp_path: Path) -> None:
+    (found,) = measure(tmp_path, "print(extra(lambda: jobcore.save(place / 'x', turned)))")
+    assert found <= 64
+
+
+@pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])
+def test_a_save_in_the_background_takes_one_copy_and_the_next_ones_use_it_again(
+    place: str, tmp_path: Path
+) -> None:
+    code = """
+def act(n=0):
+    jobcore.save_async(place / f"{n}PLACE", state, durable=False).wait()
+print(extra(act))
+print(*[extra(lambda: act(n)) for n in range(1, 5)])
+""".replace("PLACE", place)
+    first, *later = measure(tmp_path, code)
+    assert first <= STATE + 64
+    assert max(later) <= 64
+
+
+@pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])
+def test_a_load_in_place_takes_no_copy(place: str, tmp_path: Path) -> None:
+    code = f"""
+jobcore.save(place / {place!r}, state | turned, durable=False)
+into = {{name: np.ones_like(array) for name, array in (state | turned).items()}}
+print(extra(lambda: jobcore.load(place / {place!r}, into=into)))
+assert all(np.array_equal(into[name], array) for name, array in (state | turned).items())
+"""
+    (found,) = measure(tmp_path, code)
+    assert found <= 64
+
+
+@pytest.mark.slow
+def test_fifty_saves_take_no_more_than_the_second(tmp_path: Path) -> None:
+    code = """
+sizes = []
+with jobcore.BackgroundSaver() as saver:
+    for n in range(50):
+        state["w0"][0] = n
+        saver.save(place / "x", state, overwrite=True, durable=False)
+        sizes.append(status("VmRSS"))
+print(max(sizes) - sizes[1])
+"""
+    (found,) = measure(tmp_path, code)
+    assert found <= 8
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_nothing_of_the_state_is_kept_when_a_save_is_done(background: bool, tmp_path: Path) -> None:
+    class Array(np.ndarray):  # type: ignore[type-arg]  # only to be seen when it goes
+        pass
+
+    array = np.zeros(MIB).view(Array)
+    seen = weakref.ref(array)
+    if background:
+        pending = save_async(tmp_path / "x", {"a": array})
+        pending.wait(60)
+    else:
+        save(tmp_path / "x", {"a": array})
+    del array
+    assert seen() is None
