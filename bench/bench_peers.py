@@ -7,6 +7,7 @@ peers that take milliseconds for a blob get a tenth of 20,000 blobs, and their s
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -33,6 +34,15 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def place(folder: Path) -> Iterator[Path]:
+    """A folder for one test: what a failed one leaves does not fail the next."""
+    found = folder / "place"
+    found.mkdir()
+    yield found
+    shutil.rmtree(found)
 
 
 class Turns:
@@ -108,10 +118,10 @@ def compare(benchmark: Any, row: str, name: str, ours_s: list[float], turns: dic
 
 
 @pytest.mark.parametrize("name", STATES)
-def bench_save(benchmark: Any, folder: Path, name: str) -> None:
+def bench_save(benchmark: Any, place: Path, name: str) -> None:
     benchmark.group = f"peer-save, {name}"
-    saves = Saves(folder, name)
-    turns = {key: Turns(folder, name, peer()) for key, peer in PEERS.items()}
+    saves = Saves(place, name)
+    turns = {key: Turns(place, name, peer()) for key, peer in PEERS.items()}
 
     def others() -> None:
         for turn in turns.values():
@@ -122,10 +132,10 @@ def bench_save(benchmark: Any, folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STATES)
-def bench_stall(benchmark: Any, folder: Path, name: str) -> None:
+def bench_stall(benchmark: Any, place: Path, name: str) -> None:
     benchmark.group = f"peer-stall, {name}"
-    saves = AsyncSaves(folder, name)
-    turns = {key: Turns(folder, name, peer()) for key, peer in PEERS.items() if peer.background}
+    saves = AsyncSaves(place, name)
+    turns = {key: Turns(place, name, peer()) for key, peer in PEERS.items() if peer.background}
 
     def others() -> None:
         for turn in turns.values():
@@ -137,11 +147,11 @@ def bench_stall(benchmark: Any, folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("key", PEERS)
 @pytest.mark.parametrize("name", STATES)
-def bench_load(benchmark: Any, folder: Path, name: str, key: str) -> None:
+def bench_load(benchmark: Any, place: Path, name: str, key: str) -> None:
     benchmark.group = f"peer-load, {name}"
     peer = PEERS[key]()
-    turn = Turns(folder, name, peer)
-    into, ours, theirs = empty(name), folder / "ours.zarr.zip", turn.path()
+    turn = Turns(place, name, peer)
+    into, ours, theirs = empty(name), place / "ours.zarr.zip", turn.path()
     target = peer.prepare(part(into, peer)[0])
     peer.save(theirs, turn.values)
     jobcore.save(ours, state(name), durable=False)
@@ -153,5 +163,3 @@ def bench_load(benchmark: Any, folder: Path, name: str, key: str) -> None:
     ours_s = alternate(benchmark, lambda: jobcore.load(ours, into=into), other)
     compare(benchmark, "peer-load", name, ours_s, {key: turn})
     assert same(into, state(name))
-    remove(ours)
-    remove(theirs)

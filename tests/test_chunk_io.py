@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobcore._fast.chunk import BlockWriter, read_chunks
+from jobcore._fast.chunk import BlockWriter, allocate, read_chunks
 from jobcore.errors import BlobValueError, ClosedError
 from slow_chunk import SlowBlockWriter, slow_read_chunks
 
@@ -225,3 +226,20 @@ def test_writers_that_are_dropped_free_their_threads_and_memory(fd):
         writer.append(bytes(9_000))
         del writer
     assert threads() == before
+
+
+def test_room_is_allocated_and_cut_to_what_was_written(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
+    try:
+        allocate(fd, 0)
+        allocate(fd, 3 << 20)
+        writer = BlockWriter(fd, 1 << 16, 4)
+        writer.append(b"abc" * 1000)
+        writer.finish()
+        assert os.fstat(fd).st_size == 3000
+        assert os.pread(fd, 4000, 0) == b"abc" * 1000
+        with pytest.raises(OSError, match=r"No space|too large") as caught:
+            allocate(fd, 1 << 60)
+        assert caught.value.errno in (errno.ENOSPC, errno.EFBIG)
+    finally:
+        os.close(fd)

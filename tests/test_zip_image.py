@@ -16,6 +16,7 @@ from jobcore._fast.image import Arena, ZipImage
 from jobcore.errors import BlobValueError, ClosedError
 from jobcore.store import ChunkPolicy, arenas, load, save, verify, zipformat, zipwriter
 from jobcore.store.container import Content
+from jobcore.store.layout import without_fields
 from jobcore.store.metadata import Header
 from jobcore.store.values import collect
 from jobcore.store.write import make_table
@@ -40,7 +41,8 @@ TEXTS = [
 def content(blobs: dict[str, Any], chunks: ChunkPolicy, header: Header | None = None) -> Content:
     collected = collect(blobs)
     table = make_table(collected, chunks)
-    return Content(table.names, collected.arrays, table, header or Header(user={"x": [1, "ü"]}))
+    arrays = [without_fields(array) for array in collected.arrays]
+    return Content(table.names, arrays, table, header or Header(user={"x": [1, "ü"]}))
 
 
 def in_arena(blobs: dict[str, Any], chunks: ChunkPolicy) -> tuple[bytes, str]:

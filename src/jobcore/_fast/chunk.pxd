@@ -21,6 +21,7 @@ cdef extern from "chunk_io.h" nogil:
     int JC_END_OF_FILE
 
     jc_writer *jc_writer_new(int fd, size_t block_bytes, int block_count, int threads, int direct)
+    int jc_allocate(int fd, uint64_t size)
     void jc_writer_free(jc_writer *writer)
     int jc_writer_append(jc_writer *writer, const uint8_t *data, size_t n, uint32_t *crc)
     int jc_writer_reserve(jc_writer *writer, size_t n)

@@ -3,7 +3,7 @@ from typing import final
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["BlockWriter", "read_chunks"]
+__all__ = ["BlockWriter", "allocate", "read_chunks"]
 
 @final
 class BlockWriter:
@@ -19,6 +19,7 @@ class BlockWriter:
     def finish(self) -> None: ...
     def close(self) -> None: ...
 
+def allocate(fd: int, nbytes: int) -> None: ...
 def read_chunks(
     fd: int, chunks: Iterable[tuple[int, int, WriteableBuffer | None]], threads: int = 2
 ) -> list[int]: ...

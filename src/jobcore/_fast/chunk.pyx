@@ -8,6 +8,7 @@ from libc.stdlib cimport calloc, free
 
 from jobcore._fast.chunk cimport (
     JC_END_OF_FILE,
+    jc_allocate,
     jc_chunk,
     jc_read_chunks,
     jc_writer,
@@ -23,7 +24,7 @@ import os
 
 from jobcore.errors import BlobValueError, ClosedError
 
-__all__ = ["BlockWriter", "read_chunks"]
+__all__ = ["BlockWriter", "allocate", "read_chunks"]
 
 
 cdef extern from "crc32.h" nogil:
@@ -208,6 +209,30 @@ cdef class BlockWriter:
         if self._writer is NULL:
             raise ClosedError(f"BlockWriter.{method}: expected an open writer, found one that is closed")
         return self._writer
+
+
+def allocate(int fd, uint64_t nbytes):
+    """Ask for the room of an empty file before it is written; where that is not possible nothing happens.
+
+    The file has that length then; who writes less cuts it.
+
+    Parameters
+    ----------
+    fd
+        File descriptor, open for writing.
+    nbytes
+        How much, in bytes.
+
+    Raises
+    ------
+    OSError
+        There is not so much room.
+    """
+    cdef int failed
+    with nogil:
+        failed = jc_allocate(fd, nbytes)
+    if failed:
+        raise failure(failed)
 
 
 def read_chunks(int fd, chunks, int threads=2):

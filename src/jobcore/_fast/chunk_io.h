@@ -229,6 +229,26 @@ static jc_writer *jc_writer_new(int fd, size_t block_bytes, int block_count, int
     return w;
 }
 
+/* Ask for the room of a file before it is written: direct writes beyond its end go one by one, and holes that are filled late
+ * scatter it. A file system that cannot is no failure; one that has not the room is. 0, or an errno. */
+static int jc_allocate(int fd, uint64_t size)
+{
+#if defined(__linux__) && defined(FALLOC_FL_KEEP_SIZE)
+    while (size > 0 && fallocate(fd, 0, 0, (off_t)size) != 0) {
+        if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO) {
+            return errno;
+        }
+        if (errno != EINTR) {
+            break;
+        }
+    }
+#else
+    (void)fd;
+    (void)size;
+#endif
+    return 0;
+}
+
 /* With the lock held. */
 static void jc_enqueue(jc_writer *w, jc_block *block)
 {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jobcore._fast.chunk import BlockWriter
+from jobcore._fast.chunk import BlockWriter, allocate
 from jobcore._fast.image import Arena, ZipImage
 from jobcore.store import arenas, files
 from jobcore.store.container import Content, Written
@@ -59,6 +59,7 @@ class ZipOutput:
         if snapshot is not None:
             size = snapshot.written.size_bytes
             files.check_room(self.temporary, size)
+            self._allocate(size)
             snapshot.arena.write_to(self._fd, size, _STEP, _THREADS, self._durable and size > _SMALL)
             self._free()
             return snapshot.written
@@ -69,6 +70,7 @@ class ZipOutput:
                 written = fill(arena, content)
                 arena.write_to(self._fd, written.size_bytes, _SMALL, 1, direct=False)
             return written
+        self._allocate(sum(array.nbytes for array in content.arrays))
         writer = BlockWriter(self._fd, _BLOCK, _BLOCKS, _THREADS, self._durable)
         try:
             written = fill(writer, content)
@@ -87,6 +89,11 @@ class ZipOutput:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _allocate(self, nbytes: int) -> None:
+        # Only for direct writes: the page cache allocates when it writes, and does so well.
+        if self._durable and nbytes > _SMALL:
+            allocate(self._fd, nbytes)
 
     def _free(self) -> None:
         snapshot, self._snapshot = self._snapshot, None
