@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array as py_array
 import logging
 import os
 import signal
@@ -94,6 +95,9 @@ def test_only_true_immutability_counts() -> None:
     assert not is_immutable(np.broadcast_to(array, (3, 10)))
     assert not is_immutable(np.lib.stride_tricks.sliding_window_view(array, 3))
     assert not is_immutable(np.frombuffer(memoryview(bytearray(8)).toreadonly(), "u1"))
+    assert not is_immutable(np.frombuffer(memoryview(py_array.array("B", bytes(8))).toreadonly(), "u1"))
+    assert not is_immutable(np.asarray(memoryview(np.arange(8)).toreadonly()))
+    assert is_immutable(np.frombuffer(memoryview(b"12345678"), "u1"))
     assert is_immutable(np.frombuffer(b"12345678", "u1"))
     array.flags.writeable = False
     assert is_immutable(array[2:5])

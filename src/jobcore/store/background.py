@@ -8,7 +8,6 @@ by the next save; and it is in the log.
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import threading
 import time
@@ -27,6 +26,8 @@ __all__ = ["BackgroundSaver", "PendingSave", "save_async"]
 
 _log = logging.getLogger("jobcore.store")
 _MiB = 1 << 20
+# Modules whose objects may be changed by somebody, though an array shows them read-only.
+_MUTABLE = {"builtins", "array", "ctypes", "_ctypes", "mmap", "multiprocessing", "numpy"}
 
 
 class PendingSave:
@@ -334,11 +335,18 @@ def stage(saving: Saving) -> None:
 def is_immutable(array: np.ndarray[Any, Any]) -> bool:
     """Tell whether nobody can change an array: it is read-only, and so is everything that it is a view of."""
     base: Any = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
+    while isinstance(base, np.ndarray | memoryview):
+        if isinstance(base, memoryview):
+            base = base.obj  # JAX shows its arrays through one
+        elif base.flags.writeable:
             return False
-        base = base.base
-    # NumPy's own helpers and views of memory hide who may write; a mapped file can change under us.
-    return base is None or not (
-        isinstance(base, memoryview | bytearray | mmap.mmap) or type(base).__module__.startswith("numpy")
+        else:
+            base = base.base
+    # Helpers of NumPy and of the standard library hide who may write; a mapped file can change under us.
+    module = type(base).__module__.partition(".")[0]
+    return (
+        base is None
+        or isinstance(base, bytes)
+        or type(base).__name__ == "PyCapsule"  # of an exporter that said nobody may write
+        or module not in _MUTABLE
     )
