@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from jobcore.checkpoint import EpochRecord, Manager, PendingCommit, SaveFailurePolicy, SaveResult
@@ -23,10 +23,9 @@ class CheckpointWarning(UserWarning):
 
 @dataclass(slots=True)
 class _Background:
-    """A save that is being written: when it began, what its copy came to, and what commits it."""
+    """A save that is being written: when it began, and what commits it."""
 
     begun: float
-    staged: SaveResult
     commit: PendingCommit
 
 
@@ -74,7 +73,7 @@ class EpochSaver:
         background, self._background = self._background, None
         if background is None:
             return None
-        staged, commit = background.staged, background.commit
+        commit = background.commit
         try:
             record = commit.wait()
         except BaseException as error:
@@ -84,7 +83,7 @@ class EpochSaver:
                 raise
             if not _is_environments(error):
                 raise
-            result = self._failed(staged.epoch, "write", error, commit.ended - background.begun)
+            result = self._failed(commit.epoch, "write", error, commit.ended - background.begun)
         else:
             result = self._saved(record, commit.ended - background.begun)
         self._report(result)
@@ -128,9 +127,9 @@ class EpochSaver:
             session.run(manager.save(epoch, stop))
             stage = "commit"
             if manager.background:
-                staged = SaveResult(epoch, "pending", seconds=time.perf_counter() - begun)
-                self._background = _Background(begun, staged, manager.commit_in_background(epoch, stop))
-                return staged
+                seconds = time.perf_counter() - begun
+                self._background = _Background(begun, manager.commit_in_background(epoch, stop))
+                return SaveResult(epoch, "pending", seconds=seconds)
             record = manager.commit(epoch, stop)
         except (TaskGroupError, OSError) as error:
             if not _is_environments(error):
@@ -141,10 +140,15 @@ class EpochSaver:
     def _saved(self, record: EpochRecord, seconds: float) -> SaveResult:
         skipped = self._manager.skipped_blobs()
         failed = tell_handler(self._manager, "checkpoint_save", record.epoch)
-        result = SaveResult(
-            record.epoch, "saved", size_bytes=record.size_bytes, seconds=seconds, skipped_blobs=skipped
+        return SaveResult(
+            record.epoch,
+            "saved",
+            stage="handler" if failed else "",
+            error=failed,
+            size_bytes=record.size_bytes,
+            seconds=seconds,
+            skipped_blobs=skipped,
         )
-        return replace(result, stage="handler", error=failed) if failed else result
 
     def _failed(
         self, epoch: int, stage: Literal["write", "commit"], error: BaseException, seconds: float

@@ -79,8 +79,6 @@ static void *jc_copy_pieces(void *argument)
 static int jc_copy_all(jc_copy *copies, size_t count, int threads)
 {
     jc_copying c = {copies, count, NULL, 0, 0};
-    pthread_t others[JC_MAX_THREADS];
-    int started = 0;
     size_t total = 0, at = 0;
     for (size_t i = 0; i < count; i++) {
         total += (size_t)((copies[i].size + JC_PIECE - 1) / JC_PIECE);
@@ -99,16 +97,7 @@ static int jc_copy_all(jc_copy *copies, size_t count, int threads)
         }
     }
     c.piece_count = total;
-    while (started < threads - 1 && started < JC_MAX_THREADS && (size_t)started + 1 < total) {
-        if (jc_start_thread(&others[started], jc_copy_pieces, &c) != 0) {
-            break; /* the calling thread copies what they would have copied */
-        }
-        started++;
-    }
-    jc_copy_pieces(&c);
-    for (int i = 0; i < started; i++) {
-        pthread_join(others[i], NULL);
-    }
+    jc_run_crew(jc_copy_pieces, &c, (size_t)threads < total ? (size_t)threads : total);
     for (at = 0; at < total; at++) {
         jc_copy *copy = &copies[c.pieces[at].chunk];
         copy->crc = c.pieces[at].start == 0 ? c.pieces[at].crc
@@ -158,8 +147,6 @@ static void *jc_write_steps(void *argument)
 static int jc_write_arena(int fd, uint8_t *data, uint64_t size, uint64_t step, int threads, int direct)
 {
     jc_output o;
-    pthread_t others[JC_MAX_THREADS];
-    int started = 0;
     memset(&o, 0, sizeof o);
     o.w.fd = fd;
     o.data = data;
@@ -174,16 +161,7 @@ static int jc_write_arena(int fd, uint8_t *data, uint64_t size, uint64_t step, i
 #else
     (void)direct;
 #endif
-    while (started < threads - 1 && started < JC_MAX_THREADS) {
-        if (jc_start_thread(&others[started], jc_write_steps, &o) != 0) {
-            break;
-        }
-        started++;
-    }
-    jc_write_steps(&o);
-    for (int i = 0; i < started; i++) {
-        pthread_join(others[i], NULL);
-    }
+    jc_run_crew(jc_write_steps, &o, (size_t)threads);
     if (o.w.direct) {
         jc_leave_direct(&o.w);
     }

@@ -40,6 +40,23 @@ static int jc_start_thread(pthread_t *thread, void *(*body)(void *), void *argum
     return failed;
 }
 
+/* Run `body` in several threads, the calling one among them, which does what a thread that cannot start would have done. */
+static void jc_run_crew(void *(*body)(void *), void *argument, size_t threads)
+{
+    pthread_t others[JC_MAX_THREADS];
+    int started = 0;
+    while ((size_t)started + 1 < threads && started < JC_MAX_THREADS) {
+        if (jc_start_thread(&others[started], body, argument) != 0) {
+            break;
+        }
+        started++;
+    }
+    body(argument);
+    for (int i = 0; i < started; i++) {
+        pthread_join(others[i], NULL);
+    }
+}
+
 /* ---- the block writer ---- */
 
 enum jc_block_state { JC_FREE, JC_FILLING, JC_HELD, JC_QUEUED };
@@ -505,8 +522,6 @@ static void *jc_read_pieces(void *argument)
 static int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads)
 {
     jc_reading r = {fd, chunks, NULL, 0, 0};
-    pthread_t others[JC_MAX_THREADS];
-    int started = 0;
     size_t total = 0, at = 0;
     for (size_t i = 0; i < count; i++) {
         total += (size_t)((chunks[i].size + JC_PIECE - 1) / JC_PIECE);
@@ -526,16 +541,7 @@ static int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads)
         }
     }
     r.piece_count = total;
-    while (started < threads - 1 && started < JC_MAX_THREADS && (size_t)started + 1 < total) {
-        if (jc_start_thread(&others[started], jc_read_pieces, &r) != 0) {
-            break; /* the calling thread reads what they would have read */
-        }
-        started++;
-    }
-    jc_read_pieces(&r);
-    for (int i = 0; i < started; i++) {
-        pthread_join(others[i], NULL);
-    }
+    jc_run_crew(jc_read_pieces, &r, (size_t)threads < total ? (size_t)threads : total);
     for (at = 0; at < total; at++) {
         jc_chunk *chunk = &chunks[r.pieces[at].chunk];
         chunk->crc = r.pieces[at].start == 0 ? r.pieces[at].crc
