@@ -55,7 +55,10 @@ extensions = [
         f"jobcore._fast.{source.stem}",
         [source.as_posix()],
         include_dirs=[numpy.get_include(), fast.as_posix()],
-        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        define_macros=[
+            ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+            ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION"),  # memory handlers of arrays
+        ],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         depends=sorted(header.as_posix() for header in fast.glob("*.h")),

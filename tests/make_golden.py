@@ -1,8 +1,8 @@
-"""How the golden databases in ``tests/data/`` were made: ``python tests/make_golden.py PATH``.
+"""How the golden databases in ``tests/data/`` were made: ``python tests/make_golden.py PATH [3]``.
 
 A golden file is never made anew for a version that was released: each of them must load for ever. When the format
 gets a new version, this script makes the file of that version beside the old ones. A path that ends in ``.zarr``
-becomes a directory.
+becomes a directory. With 3, blobs are encoded, and there are aliases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from jobcore import Counter
-from jobcore.store import ChunkPolicy, write_database
+from jobcore.store import AliasOf, BlobPolicy, Blosc, ChunkPolicy, Zstd, write_database
 
 #: Cuts `weights` into chunks, the last of which is filled up, and leaves everything else whole.
 CHUNKS = ChunkPolicy(target_bytes=96, max_bytes=128)
@@ -60,5 +60,39 @@ def values() -> dict[str, object]:
     }
 
 
+#: Each codec and each shuffle, in one chunk and in several, of tensors and of what is none.
+OPTIONS_3: dict[str, Any] = {
+    "chunks": CHUNKS,
+    "policies": {
+        "weights": BlobPolicy(codec=Zstd()),
+        "half": BlobPolicy(codec=Blosc()),
+        "text array": BlobPolicy(codec=Blosc("lz4", 9, "shuffle")),
+        "records": BlobPolicy(codec=Blosc()),
+        "scalar": BlobPolicy(codec=Zstd(-1)),
+        "empty": BlobPolicy(codec=Zstd()),
+        "config": BlobPolicy(codec=Zstd()),
+        "*rng": BlobPolicy(codec=Zstd(22)),  # of no effect: these are no tensors
+        "other ints": AliasOf("ints"),
+    },
+}
+
+
+def values_3() -> dict[str, object]:
+    """The same, and views of some."""
+    blobs = values()
+    weights: Any = blobs["weights"]
+    ints: Any = blobs["ints"]
+    return {
+        "tied": weights,
+        "column": weights[::-2, 1],
+        **blobs,
+        "as bytes": weights[3:5].view(np.uint8),
+        "other ints": ints.copy(),
+    }
+
+
 if __name__ == "__main__":
-    write_database(sys.argv[1], values(), chunks=CHUNKS, **HEADER)
+    if sys.argv[2:] == ["3"]:
+        write_database(sys.argv[1], values_3(), **OPTIONS_3, **HEADER)
+    else:
+        write_database(sys.argv[1], values(), chunks=CHUNKS, **HEADER)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slow_reader import WIDTHS, document, dtype_of, key_of
+from slow_reader import WIDTHS, decoded, document, dtype_of, is_new, key_of, with_aliases
 
 
 def crc32c(data: bytes) -> int:
@@ -46,13 +46,13 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, tuple[str, Any]], str]:
     """Give the header, kind and value of each blob, and the digest."""
     root, left, digest = take_apart(path)
     header = root["attributes"]["jobcore"]
-    assert (header["format"], header["container"]) == (2, "zarr")
     table = header.pop("blobs")
+    assert (header["format"], header["container"]) == (3 if is_new(table) else 2, "zarr")
     assert len(table["name"]) == len(table["spec"]) == len(set(table["name"]))
-    checksums, hashes = iter(table["crc32c"]), iter(table["hash"])
+    checksums, hashes, sizes = iter(table["crc32c"]), iter(table["hash"]), iter(table.get("size", []))
     blobs = {}
     for name, index in zip(table["name"], table["spec"], strict=True):
-        kind, dtype, shape, data_type, item_bytes, chunk_rows = table["specs"][index]
+        kind, dtype, shape, data_type, item_bytes, chunk_rows, *codecs = table["specs"][index]
         stored = [*shape, item_bytes] if item_bytes else shape
         rest = stored[1:]
         count = 0 if 0 in stored else -(-stored[0] // chunk_rows) if stored else 1
@@ -61,12 +61,13 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, tuple[str, Any]], str]:
             data = left.pop(f"{key_of(name)}/c" + (f".{chunk}" + ".0" * len(rest) if stored else ""))
             body, tail = data[:-4], data[-4:]
             assert crc32c(body) == next(checksums) == int.from_bytes(tail, "little")
-            assert len(body) == chunk_rows * int(np.prod(rest, dtype=int)) * WIDTHS[data_type]
             assert len(bytes.fromhex(next(hashes))) == 16
-            raw += body
+            raw += decoded(
+                body, codecs, chunk_rows * int(np.prod(rest, dtype=int)) * WIDTHS[data_type], sizes
+            )
         needed = int(np.prod(stored, dtype=int)) * WIDTHS[data_type]
         assert not any(raw[needed:])
-        implied = document(name, kind, dtype, stored, data_type, item_bytes, chunk_rows)
+        implied = document(name, kind, dtype, stored, data_type, item_bytes, chunk_rows, *codecs)
         implied["codecs"].append({"name": "crc32c"})
         assert json.loads(left.pop(f"{key_of(name)}/zarr.json")) == implied
         value = (
@@ -74,5 +75,5 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, tuple[str, Any]], str]:
         )
         blobs[name] = (kind, value)
     assert not left
-    assert next(checksums, next(hashes, None)) is None
-    return header, blobs, digest
+    assert next(checksums, next(hashes, next(sizes, None))) is None
+    return header, with_aliases(table, blobs), digest

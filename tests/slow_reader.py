@@ -10,8 +10,10 @@ import hashlib
 import json
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numcodecs
 import numpy as np
 
 WIDTHS = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4}
@@ -47,10 +49,10 @@ def key_of(name: str) -> str:
     return head + "==" + hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def take_apart(data: bytes) -> tuple[dict[str, Any], list[tuple[str, int, bytes]], str]:
-    """Section 7: the root, the entries as key, place of the payload and payload, and the digest."""
+def take_apart(data: bytes) -> tuple[dict[str, Any], list[tuple[str, int, bytes]], str, int]:
+    """Section 7: the root, the entries as key, place of the payload and payload, the digest, and the version."""
     comment = data[-81:]
-    assert comment[:17] == b"jobcore 1 sha256="
+    assert comment[:17] in (b"jobcore 1 sha256=", b"jobcore 3 sha256=")
     end = struct.unpack("<4sHHHHLLH", data[-103:-81])
     assert end[:3] == (b"PK\5\6", 0, 0)
     assert end[3] == end[4]
@@ -99,7 +101,7 @@ def take_apart(data: bytes) -> tuple[dict[str, Any], list[tuple[str, int, bytes]
     assert offset == start
     key, _, body = entries.pop()
     assert key == "zarr.json"
-    return json.loads(body), entries, f"sha256:{digest}"
+    return json.loads(body), entries, f"sha256:{digest}", int(comment[8:9])
 
 
 def local_header(data: bytes, offset: int, key: str, length: int, crc32: int) -> int:
@@ -139,20 +141,20 @@ def dtype_of(text: Any) -> np.dtype[Any]:
 
 def read(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Any]], str]:
     """Give the header, kind and value of each blob, and the digest."""
-    root, entries, digest = take_apart(data)
+    root, entries, digest, version = take_apart(data)
     assert {key: root[key] for key in ("zarr_format", "node_type")} == {
         "zarr_format": 3,
         "node_type": "group",
     }
     header = root["attributes"]["jobcore"]
-    assert header["format"] == 1
     table = header.pop("blobs")
+    assert header["format"] == version == (3 if is_new(table) else 1)
     assert len(table["name"]) == len(table["spec"]) == len(set(table["name"]))
     left = iter(entries)
-    places, checksums = iter(table["place"]), iter(table["crc32"])
+    places, checksums, sizes = iter(table["place"]), iter(table["crc32"]), iter(table.get("size", []))
     blobs = {}
     for name, index in zip(table["name"], table["spec"], strict=True):
-        kind, dtype, shape, data_type, item_bytes, chunk_rows = table["specs"][index]
+        kind, dtype, shape, data_type, item_bytes, chunk_rows, *codecs = table["specs"][index]
         stored = [*shape, item_bytes] if item_bytes else shape
         rest = stored[1:]
         count = 0 if 0 in stored else -(-stored[0] // chunk_rows) if stored else 1
@@ -162,27 +164,72 @@ def read(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Any]], str]:
             assert key == f"{key_of(name)}/c" + (f".{chunk}" + ".0" * len(rest) if stored else "")
             assert place == next(places)
             assert zlib.crc32(body) == next(checksums)
-            assert len(body) == chunk_rows * int(np.prod(rest, dtype=int)) * WIDTHS[data_type]
-            raw += body
+            raw += decoded(
+                body, codecs, chunk_rows * int(np.prod(rest, dtype=int)) * WIDTHS[data_type], sizes
+            )
         needed = int(np.prod(stored, dtype=int)) * WIDTHS[data_type]
         assert not any(raw[needed:])
         raw = raw[:needed]
         key, _, body = next(left)
         assert key == f"{key_of(name)}/zarr.json"
-        assert json.loads(body) == document(name, kind, dtype, stored, data_type, item_bytes, chunk_rows)
+        implied = document(name, kind, dtype, stored, data_type, item_bytes, chunk_rows, *codecs)
+        assert json.loads(body) == implied
         if kind == "tensor":
             blobs[name] = (kind, np.frombuffer(raw, dtype_of(dtype)).reshape(shape))
         else:
             assert (data_type, dtype) == (("int64", "<i8") if kind == "counter" else ("uint8", "|u1"))
             assert len(shape) == (0 if kind == "counter" else 1)
             blobs[name] = (kind, raw)
-    for iterator in (left, places, checksums):
+    for iterator in (left, places, checksums, sizes):
         assert next(iterator, None) is None
-    return header, blobs, digest
+    return header, with_aliases(table, blobs), digest
+
+
+def is_new(table: dict[str, Any]) -> bool:
+    """Whether a table has something that version 3 brought."""
+    assert ("size" in table) == any(len(spec) > 6 for spec in table["specs"])
+    return "size" in table or "alias" in table
+
+
+def decoded(body: bytes, codecs: list[Any], nbytes: int, sizes: Iterator[int]) -> bytes:
+    """Section 3.1."""
+    for row in codecs:
+        (codec,) = row
+        assert len(body) == next(sizes)
+        assert 1 <= len(body) <= nbytes + nbytes // 256 + 1024
+        given = codec["configuration"]
+        if codec["name"] == "zstd":
+            assert list(given) == ["level", "checksum"]
+            body = bytes(numcodecs.Zstd().decode(body))
+        else:
+            assert list(given) == ["cname", "clevel", "shuffle", "typesize", "blocksize"]
+            assert [int.from_bytes(body[at : at + 4], "little") for at in (4, 12)] == [nbytes, len(body)]
+            body = bytes(numcodecs.Blosc().decode(body))
+    assert len(body) == nbytes
+    return body
+
+
+def with_aliases(table: dict[str, Any], blobs: dict[str, tuple[str, Any]]) -> dict[str, tuple[str, Any]]:
+    """Section 4.3: all blobs in the order in which they were given."""
+    assert table.get("alias", [1])
+    found = list(blobs.items())
+    for name, base, kind, dtype, shape, offset, strides, position in table.get("alias", []):
+        assert name not in blobs
+        assert kind == "tensor"
+        memory = blobs[table["name"][base]][1].tobytes()
+        found.insert(position, (name, (kind, np.ndarray(shape, dtype_of(dtype), memory, offset, strides))))
+    return dict(found)
 
 
 def document(
-    name: str, kind: str, dtype: Any, stored: list[int], data_type: str, item_bytes: int, chunk_rows: int
+    name: str,
+    kind: str,
+    dtype: Any,
+    stored: list[int],
+    data_type: str,
+    item_bytes: int,
+    chunk_rows: int,
+    codecs: Sequence[Any] = (),
 ) -> dict[str, Any]:
     """Section 4.1."""
     codec: dict[str, Any] = {"name": "bytes"}
@@ -208,7 +255,7 @@ def document(
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
         "fill_value": fill,
-        "codecs": [codec],
+        "codecs": [codec, *codecs],
         "dimension_names": names,
         "attributes": {"jobcore": {"name": name, "kind": kind, "dtype": dtype}},
     }

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,30 @@ def test_a_full_file_system_is_reported(tmp_path):
         assert done.stdout.strip() == str(errno.EFBIG)
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the page cache cannot be told to forget a file")
+def test_ranges_are_read_alike_whether_the_page_cache_has_them_or_not(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).integers(0, 256, 9 << 20, np.uint8).tobytes()
+    path = tmp_path / "cold"
+    path.write_bytes(data)
+    ranges = [(100, 5 << 20), ((5 << 20) + 200, 700_000), (6 << 20, 3 << 20)]
+    found = []
+    with path.open("rb") as file:
+        fd = file.fileno()
+        for cold in (True, False):
+            if cold:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            targets: list[bytearray | None] = [bytearray(5 << 20), bytearray(600_001), None]
+            sums = read_chunks(fd, [(*one, target) for one, target in zip(ranges, targets, strict=True)])
+            found.append((sums, targets))
+    assert found[0] == found[1]
+    assert found[0][0] == [zlib.crc32(data[start : start + size]) for start, size in ranges]
+    assert found[0][1] == [
+        data[start:][: len(target)] if target else None
+        for (start, _), target in zip(ranges, targets, strict=True)
+    ]
+
+
 def test_the_end_of_the_file_and_bad_ranges(fd):
     os.write(fd, b"x" * 100)
     with pytest.raises(EOFError):
@@ -243,3 +268,47 @@ def test_room_is_allocated_and_cut_to_what_was_written(tmp_path: Path) -> None:
         assert caught.value.errno in (errno.ENOSPC, errno.EFBIG)
     finally:
         os.close(fd)
+
+
+def test_a_writer_tells_whether_it_went_around_the_page_cache(fd: int) -> None:
+    writer = BlockWriter(fd, 4096, 4, direct=False)
+    assert (writer.direct, writer.refused) == (False, 0)
+    writer.finish()
+    assert (writer.direct, writer.refused) == (False, 0)
+    # Not every file system takes direct writes; either way the two must agree, and stay what they were.
+    writer = BlockWriter(fd, 4096, 4)
+    writer.append(bytes(50_000))
+    writer.finish()
+    assert writer.direct is (writer.refused == 0 and sys.platform == "linux")
+
+
+def test_a_forked_child_can_drop_the_writer_of_its_parent(tmp_path: Path) -> None:
+    script = """
+        import os, sys
+        from jobcore._fast.chunk import BlockWriter
+        fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+        writer = BlockWriter(fd, 4096, 4)
+        writer.append(bytes(10_000))
+        child = os.fork()
+        if child == 0:
+            del writer
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        writer.append(bytes(10_000))
+        writer.finish()
+        print(os.path.getsize(sys.argv[1]))
+    """
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-c",
+            textwrap.dedent(script),
+            str(tmp_path / "x"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "20000"), done.stderr

@@ -106,10 +106,10 @@ def test_agrees_with_its_twin_on_monotonous_data(kernel: str, fill: bytes) -> No
         assert crc32c.crc32c_with(kernel, fill * n) == expected[n]
 
 
-@given(a=values, b=values, b_bytes=st.integers(0, 300) | st.sampled_from([-1, 2**63, 1.0, None]))
-def test_combine_agrees_with_its_twin(a: Any, b: Any, b_bytes: Any) -> None:
-    expected = outcome(slow_crc.crc32c_combine, a, b, b_bytes)
-    assert outcome(crc32c.crc32c_combine, a, b, b_bytes) == expected
+@given(crc1=values, crc2=values, len2=st.integers(0, 300) | st.sampled_from([-1, 2**63, 1.0, None]))
+def test_combine_agrees_with_its_twin(crc1: Any, crc2: Any, len2: Any) -> None:
+    expected = outcome(slow_crc.crc32c_combine, crc1, crc2, len2)
+    assert outcome(crc32c.crc32c_combine, crc1, crc2, len2) == expected
 
 
 @given(
@@ -129,7 +129,7 @@ def test_check_value_of_the_catalogue() -> None:
     # The examples of iSCSI: RFC 3720, appendix B.4.
     assert crc32c.crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c.crc32c(b"\xff" * 32) == 0x62A8AB43
-    assert crc32c.crc32c(data=bytes(range(32)), crc=np.uint32(0)) == 0x46DD794E
+    assert crc32c.crc32c(data=bytes(range(32)), value=np.uint32(0)) == 0x46DD794E
     assert crc32c.crc32c(bytes(reversed(range(32)))) == 0x113FDB5C
 
 
@@ -160,27 +160,27 @@ def released() -> memoryview:
         (
             lambda: crc32c.crc32c(b"", -1),
             BlobValueError,
-            "crc32c: expected crc within 0 to 2**32 - 1, found a negative integer of 1 bits",
+            "crc32c: expected value within 0 to 2**32 - 1, found a negative integer of 1 bits",
         ),
         (
             lambda: crc32c.crc32c_combine(0, 2**32, 1),
             BlobValueError,
-            "crc32c_combine: expected b within 0 to 2**32 - 1, found an integer of 33 bits",
+            "crc32c_combine: expected crc2 within 0 to 2**32 - 1, found an integer of 33 bits",
         ),
         (
             lambda: crc32c.crc32c_combine(0, 0, 2**63),
             BlobValueError,
-            "crc32c_combine: expected b_bytes within 0 to 2**63 - 1, found an integer of 64 bits",
+            "crc32c_combine: expected len2 within 0 to 2**63 - 1, found an integer of 64 bits",
         ),
         (
             lambda: crc32c.crc32c_with("fastest", b""),
             BlobValueError,
-            "crc32c_with: expected as kernel one of table",
+            "crc32c_with: expected as name one of table",
         ),
         (
             lambda: crc32c.crc32c_with(7, b""),  # type: ignore[arg-type]  # the point of the test
             TypeError,
-            "crc32c_with: expected a str as kernel, found int",
+            "crc32c_with: expected a str as name, found int",
         ),
         (
             lambda: crc32c.copy_crc32c(b"abc", b"abc"),
@@ -225,6 +225,7 @@ def test_a_buffer_is_let_go_after_the_call() -> None:
 def test_has_the_kernels_of_its_sibling() -> None:
     of_sibling = [name.replace("armv8-crc32", "armv8-crc32c") for name in crc.implementations()]
     assert list(KERNELS) == of_sibling
+    assert crc32c.implementation() == KERNELS[-1]
 
 
 def test_many_threads_compute_and_copy_at_once(

@@ -16,7 +16,18 @@ import pytest
 
 import jobcore
 from jobcore.errors import ChecksumError, FormatError, SaveError
-from jobcore.store import ChunkPolicy, WriteResult, dirlinks, dirwriter, files, verify, write_database
+from jobcore.store import (
+    ChunkPolicy,
+    WriteResult,
+    dirlinks,
+    dirwriter,
+    files,
+    publishing,
+    refusals,
+    syncing,
+    verify,
+    write_database,
+)
 from jobcore.store.workers import THREADS
 from slow_directory import crc32c
 from store_cases import any_bits, same_bits
@@ -157,7 +168,7 @@ def refuse_links(monkeypatch: pytest.MonkeyPatch, code: int) -> list[int]:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(dirlinks.os, "link", link)
-    monkeypatch.setattr(files, "_warned", set())
+    monkeypatch.setattr(refusals, "_warned", set())
     return calls
 
 
@@ -232,7 +243,7 @@ def test_a_link_in_the_place_of_a_chunk_is_not_followed(tmp_path: Path) -> None:
 def test_an_earlier_database_of_no_use_is_told_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(files, "_warned", set())
+    monkeypatch.setattr(refusals, "_warned", set())
     base = tmp_path / "base.zarr"
     if what == "zip":
         write_database(base, state(), db_type="zarr.zip")
@@ -333,7 +344,7 @@ def test_a_directory_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest
     assert holds(path, state(1))
     assert holds(kept, state())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept.zarr", "x.zarr"]
-    monkeypatch.setattr(files, "_exclusive_rename", lambda: None)
+    monkeypatch.setattr(publishing, "_exclusive_rename", lambda: None)
     with pytest.raises(
         SaveError, match="cannot exchange two directories in one step; remove the old one first"
     ):
@@ -353,8 +364,8 @@ def test_a_directory_that_is_no_database_is_never_replaced(tmp_path: Path) -> No
 def test_without_an_exclusive_rename_a_claim_keeps_others_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_exclusive_rename", lambda: None)
-    monkeypatch.setattr(files, "_warned", {"claim"})
+    monkeypatch.setattr(publishing, "_exclusive_rename", lambda: None)
+    monkeypatch.setattr(refusals, "_warned", {"claim"})
     save(tmp_path / "x.zarr", state())
     assert holds(tmp_path / "x.zarr", state())
     with pytest.raises(SaveError, match="exists"):
@@ -372,7 +383,7 @@ def test_everything_is_synced_before_it_gets_its_name(
 ) -> None:
     """Also what was linked: the earlier database need not have been durable."""
     synced: set[int] = set()
-    real = {name: getattr(files, name) for name in ("sync_file", "sync_directory", "sync_file_system")}
+    real = {name: getattr(syncing, name) for name in ("sync_file", "sync_directory", "sync_file_system")}
 
     def sync(name: str, place: str | int) -> None:
         synced.add(os.fstat(place).st_ino if isinstance(place, int) else Path(place).stat().st_ino)
@@ -387,20 +398,20 @@ def test_everything_is_synced_before_it_gets_its_name(
         return True
 
     for name in ("sync_file", "sync_directory"):
-        monkeypatch.setattr(files, name, lambda place, name=name: sync(name, place))
-    monkeypatch.setattr(files, "sync_file_system", sync_all)
+        monkeypatch.setattr(syncing, name, lambda place, name=name: sync(name, place))
+    monkeypatch.setattr(syncing, "sync_file_system", sync_all)
     monkeypatch.setattr(dirwriter, "_FEW", few)
     one, two = tmp_path / "1.zarr", tmp_path / "2.zarr"
     save(one, state(), durable=False)
     assert not synced
-    publish = files.publish
+    publish = publishing.publish
 
     def published(temporary: str, final: str) -> None:
         place = Path(temporary)
         assert {p.stat().st_ino for p in [place, *place.rglob("*")]} <= synced
         publish(temporary, final)
 
-    monkeypatch.setattr(files, "publish", published)
+    monkeypatch.setattr(publishing, "publish", published)
     save(two, state(1), one)
     assert tmp_path.stat().st_ino in synced
     assert shared(two, one)

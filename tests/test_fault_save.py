@@ -27,6 +27,19 @@ def test_a_few_faults_of_a_large_database(tmp_path: Path) -> None:
     check(drive("save", tmp_path, "--most", "1"), 50, {*DURABLE, "renameat2", "setfl"}, WAYS)
 
 
+@pytest.mark.parametrize("container", ["zarr.zip", "zarr"])
+def test_a_few_faults_of_one_that_is_encoded(container: str, tmp_path: Path) -> None:
+    options = ("--container", container, "--most", "1", "--names", "fdatasync,renameat2")
+    check(drive("save_encoded", tmp_path, *options), 4, {"renameat2"}, WAYS)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("container", ["zarr.zip", "zarr"])
+def test_one_that_is_encoded(container: str, tmp_path: Path) -> None:
+    options = ("--container", container, "--most", "2")
+    check(drive("save_encoded", tmp_path, *options), 50, {"pwrite", "renameat2"}, WAYS)
+
+
 @pytest.mark.parametrize(
     ("scenario", "names"), [("overwrite", "rename,fsync"), ("save_async", "fdatasync,renameat2")]
 )

@@ -21,7 +21,7 @@ import pytest
 import jobcore
 from jobcore import BackgroundSaver, Workspace, load, save, save_async, verify
 from jobcore.errors import ClosedError, SaveError, SaveTimeoutError, UnsupportedBlobError
-from jobcore.store import ChunkPolicy, arenas, files
+from jobcore.store import ChunkPolicy, arenas, syncing
 from jobcore.store.background import is_immutable
 
 SIZE = 300_000
@@ -30,13 +30,13 @@ SIZE = 300_000
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Hold every save back at its sync, until set."""
-    event, sync = threading.Event(), files.sync_file
+    event, sync = threading.Event(), syncing.sync_file
 
     def wait(fd: int) -> None:
         assert event.wait(30)
         sync(fd)
 
-    monkeypatch.setattr(files, "sync_file", wait)
+    monkeypatch.setattr(syncing, "sync_file", wait)
     yield event
     event.set()
 
@@ -124,7 +124,7 @@ def fail(_fd: int) -> None:
 def test_an_error_is_raised_to_who_waits_with_its_path_and_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(files, "sync_file", fail)
+    monkeypatch.setattr(syncing, "sync_file", fail)
     with BackgroundSaver() as saver:
         pending = saver.save(tmp_path / "x", {"a": 1})
         with pytest.raises(SaveError, match="Input/output error") as caught:
@@ -151,7 +151,7 @@ def test_an_error_that_nobody_waited_for_is_raised_by_the_next_save_or_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(files, "sync_file", fail)
+        patch.setattr(syncing, "sync_file", fail)
         saver = BackgroundSaver()
         saver.save(tmp_path / "x", {"a": 1})
         with pytest.raises(SaveError, match="Input/output"):
@@ -262,13 +262,13 @@ def test_a_forked_child_is_told_that_the_save_is_not_its_own(tmp_path: Path, gat
 PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np, jobcore
-from jobcore.store import files
-sync = files.sync_file
+from jobcore.store import syncing
+sync = syncing.sync_file
 def slow(fd):
     print("syncing", flush=True)
     time.sleep(0.5)
     sync(fd)
-files.sync_file = slow
+syncing.sync_file = slow
 """
 
 

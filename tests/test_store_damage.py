@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from jobcore import Counter
 from jobcore.errors import ChecksumError, FormatError, JobcoreError, VersionError
-from jobcore.store import inspect, load, open_database, save, verify, zipformat, zipreader
+from jobcore.store import inspect, load, open_database, save, verify, zipformat
 from jobcore.store.verification import VerifyReport
 from store_cases import TINY, build, parts_of
 
@@ -212,10 +213,16 @@ def test_another_version_is_refused_with_both_numbers(path: Path, whole: bytes) 
     root["attributes"]["jobcore"]["format"] = 2
     build(path, entries, root)
     for act in (load, inspect, open_database):
-        with pytest.raises(VersionError, match=r"expected format version 1, found 2.*pip install -U jobcore"):
+        with pytest.raises(
+            VersionError, match=r"expected format version 1 or 3, found 2.*pip install -U jobcore"
+        ):
             act(path)
     path.write_bytes(whole.replace(b"jobcore 1 sha256=", b"jobcore 2 sha256="))
     with pytest.raises(VersionError, match="found 2"):
+        load(path)
+    assert not verify(path).ok
+    path.write_bytes(whole.replace(b"jobcore 1 sha256=", b"jobcore 3 sha256="))
+    with pytest.raises(FormatError, match="expected format version 3, as the file ends with, found 1"):
         load(path)
     assert not verify(path).ok
 
@@ -391,7 +398,7 @@ def test_a_sparse_file_that_claims_an_enormous_index_is_an_error(path: Path) -> 
 
 
 def test_a_disk_that_cannot_be_read_is_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    preadv = zipreader.os.preadv
+    preadv = os.preadv
     calls: list[int] = []
 
     def failing(fd: int, buffers: Any, offset: int) -> int:
@@ -400,15 +407,15 @@ def test_a_disk_that_cannot_be_read_is_damage(path: Path, monkeypatch: pytest.Mo
             raise OSError(5, "Input/output error")
         return preadv(fd, buffers, offset)
 
-    monkeypatch.setattr(zipreader.os, "preadv", failing)
+    monkeypatch.setattr(os, "preadv", failing)
     report = verify(path)
     assert [fault.place for fault in report.faults] == ["file"]
     assert "could not be read: Input/output error" in report.faults[0].message
 
 
 def test_short_reads_are_continued(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    preadv = zipreader.os.preadv
-    monkeypatch.setattr(zipreader.os, "preadv", lambda fd, bufs, at: preadv(fd, [bufs[0][:7]], at))
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, bufs, at: preadv(fd, [bufs[0][:7]], at))
     assert load(path)["w"].tolist() == STATE["w"].tolist()  # type: ignore[attr-defined]  # it is an array
 
 

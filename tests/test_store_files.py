@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from jobcore.store import files
+from jobcore.store import files, publishing, refusals
 
 
 @pytest.fixture(autouse=True)
 def nothing_warned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_warned", set())
+    monkeypatch.setattr(refusals, "_warned", set())
 
 
 def refuse(code: int) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     if request.param == "rename":
         yield "rename"
         return
-    monkeypatch.setattr(files, "_exclusive_rename", lambda: lambda *_: errno.EINVAL)
+    monkeypatch.setattr(publishing, "_exclusive_rename", lambda: lambda *_: errno.EINVAL)
     if request.param == "link":
         yield "link"
         return
@@ -50,7 +50,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def test_publishing_gives_a_file_its_name(way: str, tmp_path: Path) -> None:
     (tmp_path / "new").write_text("x")
-    files.publish(tmp_path / "new", tmp_path / "final")
+    publishing.publish(tmp_path / "new", tmp_path / "final")
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
 
 
@@ -66,7 +66,7 @@ def test_publishing_never_replaces(way: str, there: str, tmp_path: Path) -> None
     (tmp_path / "new").write_text("x")
     before = sorted(path.name for path in tmp_path.iterdir())
     with pytest.raises(FileExistsError):
-        files.publish(tmp_path / "new", final)
+        publishing.publish(tmp_path / "new", final)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert there != "file" or final.read_text() == "old"
 
@@ -74,14 +74,14 @@ def test_publishing_never_replaces(way: str, there: str, tmp_path: Path) -> None
 def test_of_many_publishers_one_wins(way: str, tmp_path: Path, together: Any) -> None:
     for number in range(6):
         (tmp_path / str(number)).write_text(str(number))
-    results = together(6, lambda number: files.publish(tmp_path / str(number), tmp_path / "final"))
+    results = together(6, lambda number: publishing.publish(tmp_path / str(number), tmp_path / "final"))
     assert sorted(type(result).__name__ for result in results) == ["FileExistsError"] * 5 + ["NoneType"]
     assert (tmp_path / "final").read_text() == str(results.index(None))
     assert not list(tmp_path.glob(".*"))
 
 
 def test_a_claim_left_by_a_dead_process_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(files, "_exclusive_rename", lambda: None)
+    monkeypatch.setattr(publishing, "_exclusive_rename", lambda: None)
     monkeypatch.setattr(os, "link", refuse(errno.EOPNOTSUPP))
     (tmp_path / ".final.claim").touch()
     (tmp_path / "new").touch()
@@ -89,30 +89,30 @@ def test_a_claim_left_by_a_dead_process_is_told(monkeypatch: pytest.MonkeyPatch,
         pytest.warns(RuntimeWarning),
         pytest.raises(FileExistsError, match=r"remove the claim.*\.final\.claim"),
     ):
-        files.publish(tmp_path / "new", tmp_path / "final")
+        publishing.publish(tmp_path / "new", tmp_path / "final")
     assert not (tmp_path / "final").exists()
 
 
 def test_other_errors_of_publishing_come_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        files.publish(tmp_path / "none", tmp_path / "final")
-    monkeypatch.setattr(files, "_exclusive_rename", lambda: None)
+        publishing.publish(tmp_path / "none", tmp_path / "final")
+    monkeypatch.setattr(publishing, "_exclusive_rename", lambda: None)
     monkeypatch.setattr(os, "link", refuse(errno.EIO))
     with pytest.raises(OSError, match="put/output"):
-        files.publish(tmp_path / "none", tmp_path / "final")
+        publishing.publish(tmp_path / "none", tmp_path / "final")
 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_new_file_is_whole(durable: bool, tmp_path: Path) -> None:
     mask = os.umask(0o027)
     try:
-        files.write_new_file(tmp_path / "a", b"data", durable)
+        publishing.write_new_file(tmp_path / "a", b"data", durable)
     finally:
         os.umask(mask)
     assert (tmp_path / "a").read_bytes() == b"data"
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
     with pytest.raises(FileExistsError):
-        files.write_new_file(tmp_path / "a", b"other", durable)
+        publishing.write_new_file(tmp_path / "a", b"other", durable)
     assert (tmp_path / "a").read_bytes() == b"data"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -126,7 +126,7 @@ def test_a_new_file_that_fails_leaves_nothing(
     else:
         monkeypatch.setattr(os, call, refuse(errno.EIO))
     with pytest.raises(OSError, match="put/output"):
-        files.write_new_file(tmp_path / "a", b"data")
+        publishing.write_new_file(tmp_path / "a", b"data")
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
 
@@ -134,7 +134,7 @@ def test_a_new_file_that_fails_leaves_nothing(
 def test_short_writes_are_continued(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, bytes(data[:3]), offset))
-    files.write_new_file(tmp_path / "a", b"0123456789")
+    publishing.write_new_file(tmp_path / "a", b"0123456789")
     assert (tmp_path / "a").read_bytes() == b"0123456789"
 
 
@@ -143,7 +143,7 @@ def test_a_write_that_writes_nothing_does_not_go_on_for_ever(
 ) -> None:
     monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     with pytest.raises(OSError, match="wrote none"):
-        files.write_new_file(tmp_path / "a", b"0")
+        publishing.write_new_file(tmp_path / "a", b"0")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -153,7 +153,7 @@ def test_a_refused_sync_is_tolerated_and_said_once(
 ) -> None:
     break_sync(monkeypatch, code)
     with pytest.warns(RuntimeWarning, match="refuses") as caught:
-        for_both = [files.write_new_file(tmp_path / name, b"0") for name in "ab"]
+        for_both = [publishing.write_new_file(tmp_path / name, b"0") for name in "ab"]
     assert for_both == [None, None]
     messages = [str(warning.message) for warning in caught]
     assert len(set(messages)) == len(messages)

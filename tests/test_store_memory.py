@@ -93,6 +93,44 @@ assert all(np.array_equal(into[name], array) for name, array in (state | turned)
     assert found <= 64
 
 
+# Noise takes the most room while it is encoded: what comes out is as large as what went in.
+ENCODED = """
+import numcodecs
+from jobcore.store import BlobPolicy, Blosc, Zstd
+state["noise"] = np.random.default_rng(0).integers(0, 256, 48 << 20, np.uint8)
+state["turned"] = state["noise"].reshape(1024, -1).T
+policies = {name: BlobPolicy(codec=Blosc() if name == "w1" else Zstd(1)) for name in state}
+jobcore.save(place / "warm", {"a": 1}, policies={"a": BlobPolicy(codec=Zstd())}, overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])
+def test_a_save_that_encodes_and_its_load_take_no_copy(place: str, tmp_path: Path) -> None:
+    code = f"""{ENCODED}
+print(extra(lambda: jobcore.save(place / {place!r}, state, policies=policies, share=False, durable=False)))
+into = {{name: np.ones_like(array) for name, array in state.items()}}
+print(extra(lambda: jobcore.load(place / {place!r}, into=into)))
+assert all(np.array_equal(into[name], array) for name, array in state.items())
+"""
+    saved, loaded = measure(tmp_path, code)
+    assert saved <= 64
+    assert loaded <= 64
+
+
+@pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])
+def test_a_save_in_the_background_that_encodes_takes_one_copy(place: str, tmp_path: Path) -> None:
+    code = f"""{ENCODED}
+def act(n=0):
+    options = dict(policies=policies, share=False, durable=False, overwrite=True)
+    jobcore.save_async(place / {place!r}, state, **options).wait()
+print(extra(act))
+print(*[extra(act) for n in range(2)])
+"""
+    first, *later = measure(tmp_path, code)
+    assert first <= STATE + 96 + 64
+    assert max(later) <= 64
+
+
 @pytest.mark.slow
 def test_fifty_saves_take_no_more_than_the_second(tmp_path: Path) -> None:
     code = """

@@ -15,7 +15,7 @@ import xarray
 import zarr
 
 from jobcore import Counter
-from jobcore.store import save
+from jobcore.store import BlobPolicy, Blosc, Zstd, save
 from jobcore.store.names import escape
 from store_cases import NATIVE, TINY, any_bits
 
@@ -58,11 +58,24 @@ def agree(found: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> bool:
     return found.shape == value.shape and found.astype(value.dtype).tobytes() == value.tobytes()
 
 
-@pytest.fixture(scope="module", params=["one chunk", "many chunks"])
+def options(case: str) -> dict[str, Any]:
+    """What a save is told: how it cuts, and how it encodes."""
+    given: dict[str, Any] = {"chunks": TINY} if "many chunks" in case else {}
+    if "zstd" in case:
+        given["policies"] = {"*": BlobPolicy(codec=Zstd()), "counter": BlobPolicy(codec=Zstd())}
+    elif "blosc" in case:
+        shuffles: list[Any] = ["bitshuffle", "shuffle", "noshuffle"]
+        given["policies"] = {
+            name: BlobPolicy(codec=Blosc("lz4" if at % 2 else "zstd", 5, shuffles[at % 3]))
+            for at, name in enumerate(VALUES)
+        }
+    return given
+
+
+@pytest.fixture(scope="module", params=["one chunk", "many chunks", "zstd", "blosc", "blosc in many chunks"])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("readers") / "x.zarr.zip"
-    chunks = {"chunks": TINY} if request.param == "many chunks" else {}
-    save(place, VALUES, **chunks)  # type: ignore[arg-type]  # the one keyword is a policy
+    save(place, VALUES, **options(request.param))
     return place
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobcore.store import inspect, load, save, verify, zipreader
+from jobcore.store import inspect, load, save, verify
 
 COUNT = 20_000
 
@@ -42,7 +43,7 @@ def test_a_database_is_opened_by_at_most_two_reads_of_its_end(
     if count != COUNT:
         path = tmp_path / "x"
         save(path, {f"b{number}": np.zeros(100_000) for number in range(count)}, durable=False)
-    preadv = zipreader.os.preadv
+    preadv = os.preadv
     reads: list[int] = []
 
     def counted(fd: int, buffers: Any, offset: int) -> int:
@@ -50,14 +51,14 @@ def test_a_database_is_opened_by_at_most_two_reads_of_its_end(
         reads.append(done)
         return done
 
-    monkeypatch.setattr(zipreader.os, "preadv", counted)
+    monkeypatch.setattr(os, "preadv", counted)
     assert len(inspect(path).blobs) == count
     assert len(reads) <= 2
     assert count == COUNT or sum(reads) <= 1 << 16
 
 
 def test_a_few_blobs_of_many_are_read_alone(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    preadv = zipreader.os.preadv
+    preadv = os.preadv
     total = 0
 
     def counted(fd: int, buffers: Any, offset: int) -> int:
@@ -67,7 +68,7 @@ def test_a_few_blobs_of_many_are_read_alone(many: Path, monkeypatch: pytest.Monk
         return done
 
     index = inspect(many)
-    monkeypatch.setattr(zipreader.os, "preadv", counted)
+    monkeypatch.setattr(os, "preadv", counted)
     inspect(many)
     opening, total = total, 0
     names = [index.blobs[number].name for number in (5, 6, 10_000)]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobcore.errors import CheckpointNotFoundError, SaveError
-from jobcore.store import files, load, save, write_database
+from jobcore.errors import CheckpointNotFoundError, FormatError, SaveError
+from jobcore.store import VerifyReport, files, load, publishing, save, saving, syncing, write_database
 from store_cases import TINY
 
 STATE = {"a": np.arange(2000.0), "b": np.arange(60, dtype="i2").reshape(4, 15).T, "c": "text"}
@@ -28,16 +28,43 @@ def equal(found: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
-@pytest.mark.parametrize("call", ["sync_file", "publish"])
+@pytest.mark.parametrize("call", [(syncing, "sync_file"), (publishing, "publish")], ids=["sync", "publish"])
 def test_an_interrupt_removes_the_unfinished_file_and_passes(
-    call: str, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: tuple[Any, str], error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(files, call, interrupted)
+    monkeypatch.setattr(*call, interrupted)
     with pytest.raises(error):
         save(tmp_path / "x", STATE, chunks=TINY)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["zarr.zip", "zarr"])
+def test_what_cannot_be_read_back_is_an_error_to_act_on(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = tmp_path / f"x.{suffix}"
+    verify = saving.verify_file
+
+    def spoil(temporary: str, digest: str) -> VerifyReport:
+        place = Path(temporary)
+        file = next(place.rglob("c.*")) if place.is_dir() else place
+        file.chmod(0o644)
+        file.write_bytes(b"\xa5" + file.read_bytes()[1:])
+        return verify(temporary, digest=digest)
+
+    monkeypatch.setattr(saving, "verify_file", spoil)
+    with pytest.raises(SaveError, match="could not be read back") as caught:
+        save(final, STATE, chunks=TINY, verify=True)
+    error = caught.value
+    assert (error.errno, error.filename) == (errno.EIO, str(final))
+    assert error.hint is not None
+    cause = error.__cause__
+    assert isinstance(cause, FormatError)
+    assert cause.place
+    assert cause.path.startswith(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -53,13 +80,13 @@ def test_an_existing_file_is_replaced_only_on_demand(tmp_path: Path) -> None:
 
 
 def test_a_loser_of_a_race_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = files.publish
+    publish = publishing.publish
 
     def late(temporary: str, final: str) -> None:
         Path(final).write_text("the other was first")
         publish(temporary, final)
 
-    monkeypatch.setattr(files, "publish", late)
+    monkeypatch.setattr(publishing, "publish", late)
     with pytest.raises(SaveError):
         save(tmp_path / "x", STATE)
     assert contents(tmp_path) == {"x": b"the other was first"}
@@ -101,8 +128,8 @@ def test_a_killed_save_leaves_a_hidden_file_that_harms_nobody(tmp_path: Path) ->
     code = (
         "import os, signal, sys\n"
         "import numpy as np\n"
-        "from jobcore.store import files, save\n"
-        "files.sync_file = lambda fd: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from jobcore.store import save, syncing\n"
+        "syncing.sync_file = lambda fd: os.kill(os.getpid(), signal.SIGKILL)\n"
         "save(sys.argv[1], {'a': np.zeros(100_000)})\n"
     )
     place = tmp_path / "x.zarr.zip"

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobcore._fast.arena import Arena
 from jobcore._fast.chunk import BlockWriter
-from jobcore._fast.image import Arena, ZipImage
+from jobcore._fast.image import ZipImage
 from jobcore.errors import BlobValueError, ClosedError
-from jobcore.store import ChunkPolicy, arenas, load, save, verify, zipformat, zipwriter
+from jobcore.store import Blosc, ChunkPolicy, Zstd, arenas, load, save, verify, zipformat, zipwriter
 from jobcore.store.container import Content
 from jobcore.store.layout import without_fields
 from jobcore.store.metadata import Header
+from jobcore.store.policies import Layout
 from jobcore.store.values import collect
 from jobcore.store.write import make_table
 from slow_image import slow_database
@@ -38,25 +40,33 @@ TEXTS = [
 ]
 
 
-def content(blobs: dict[str, Any], chunks: ChunkPolicy, header: Header | None = None) -> Content:
+def content(
+    blobs: dict[str, Any], chunks: ChunkPolicy, header: Header | None = None, codecs: list[Any] | None = None
+) -> Content:
     collected = collect(blobs)
-    table = make_table(collected, chunks)
+    layouts = None if codecs is None else [Layout(chunks, codec) for codec in codecs]
+    table = make_table(collected, chunks, layouts)
     arrays = [without_fields(array) for array in collected.arrays]
-    return Content(table.names, arrays, table, header or Header(user={"x": [1, "ü"]}))
+    version = 3 if any(codecs or []) else 0
+    return Content(table.names, arrays, table, header or Header(user={"x": [1, "ü"]}, version=version))
 
 
-def in_arena(blobs: dict[str, Any], chunks: ChunkPolicy) -> tuple[bytes, str]:
-    made = content(blobs, chunks)
+def in_arena(
+    blobs: dict[str, Any], chunks: ChunkPolicy, codecs: list[Any] | None = None
+) -> tuple[bytes, str]:
+    made = content(blobs, chunks, codecs=codecs)
     with arenas.taken(zipwriter.bound(made)) as arena:
         written = zipwriter.fill(arena, made)
         return arena.tobytes(written.size_bytes), written.digest
 
 
-def in_stream(blobs: dict[str, Any], chunks: ChunkPolicy, path: Path) -> tuple[bytes, str]:
+def in_stream(
+    blobs: dict[str, Any], chunks: ChunkPolicy, path: Path, codecs: list[Any] | None = None
+) -> tuple[bytes, str]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     writer = BlockWriter(fd, 1 << 16, 4, 2, False)
     try:
-        written = zipwriter.fill(writer, content(blobs, chunks))
+        written = zipwriter.fill(writer, content(blobs, chunks, codecs=codecs))
         writer.finish()
     finally:
         writer.close()
@@ -66,10 +76,10 @@ def in_stream(blobs: dict[str, Any], chunks: ChunkPolicy, path: Path) -> tuple[b
     return data, written.digest
 
 
-def compare(blobs: dict[str, Any], chunks: ChunkPolicy, path: Path) -> None:
-    expected = slow_database(content(blobs, chunks))
-    assert in_arena(blobs, chunks) == expected
-    assert in_stream(blobs, chunks, path) == expected
+def compare(blobs: dict[str, Any], chunks: ChunkPolicy, path: Path, codecs: list[Any] | None = None) -> None:
+    expected = slow_database(content(blobs, chunks, codecs=codecs))
+    assert in_arena(blobs, chunks, codecs) == expected
+    assert in_stream(blobs, chunks, path, codecs) == expected
 
 
 names = st.one_of(
@@ -91,6 +101,38 @@ def test_any_content_gives_the_bytes_of_the_slow_twin(
         array = any_bits(dtype, shape, seed)
         blobs[name] = array.T if turned else array
     compare(blobs, chunks, tmp_path_factory.getbasetemp() / "stream")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(names, st.tuples(st.sampled_from(DTYPES), shapes, st.booleans()), max_size=6),
+    st.lists(
+        st.sampled_from([None, Zstd(), Zstd(9), Blosc(), Blosc("lz4", 5, "shuffle")]), min_size=6, max_size=6
+    ),
+)
+def test_any_content_and_codecs_give_the_bytes_of_the_slow_twin(
+    tmp_path_factory: pytest.TempPathFactory, drawn: dict[str, Any], codecs: list[Any]
+) -> None:
+    blobs = {}
+    for seed, (name, (dtype, shape, turned)) in enumerate(drawn.items()):
+        array = any_bits(dtype, shape, seed)
+        blobs[name] = array.T if turned else array
+    compare(blobs, TINY, tmp_path_factory.getbasetemp() / "stream", codecs[: len(blobs)])
+
+
+def test_large_chunks_that_are_encoded_give_the_bytes_of_the_slow_twin(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    blobs = {
+        "noise": rng.integers(0, 256, (1000, 900), np.uint8),
+        "plain": rng.integers(0, 9, (1000, 300), np.int64),
+        "turned": rng.integers(0, 9, (700, 111), np.int64).T,
+        "small": np.arange(3),
+        "zeros": np.zeros(900_000, np.uint8),
+        "turned and plain": rng.integers(0, 9, (700, 111), np.int64).T,
+    }
+    codecs = [Zstd(), None, Blosc(), None, Zstd(), None]
+    for policy in (ChunkPolicy(), ChunkPolicy(300_000, 500_000)):
+        compare(blobs, policy, tmp_path / "stream", codecs)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +207,11 @@ def test_bad_calls_are_told() -> None:
         image.add(["a"], [np.zeros(())], [1])
     with pytest.raises(BlobValueError, match="1 arrays and specs, found 0 and 1"):
         image.add(["a"], [], [0])
+    with pytest.raises(BlobValueError, match="to stop at 0 to 1, found 2"):
+        image.add(["a"], [np.zeros(())], [0], 0, 2)
+    for chunks in ([], [b"x", b"y"], [b""]):
+        with pytest.raises(BlobValueError, match="expected 1 chunks of encoded bytes, found"):
+            image.add_encoded("a", 0, chunks)
     with pytest.raises(BlobValueError, match="chunks that hold"):
         ZipImage([(b"{", b"}", 3, 8, 8, 0)], arena, str)
     with pytest.raises(TypeError, match="BlockWriter or an Arena"):

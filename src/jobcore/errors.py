@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 __all__ = [
     "BlobKindError",
@@ -24,6 +25,7 @@ __all__ = [
     "JobcoreError",
     "MismatchError",
     "NotRunError",
+    "ReadError",
     "SaveError",
     "SaveTimeoutError",
     "SessionBusyError",
@@ -33,6 +35,7 @@ __all__ = [
     "TimerStateError",
     "UnsupportedBlobError",
     "VersionError",
+    "WaitTimeoutError",
 ]
 
 
@@ -54,6 +57,13 @@ class JobcoreError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} ({self.hint})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how a copy is made, in this process or another: with all attributes, whatever `__init__` takes."""
+        fields = dict(vars(self))
+        if isinstance(self, OSError):
+            fields |= {name: value for name in _OS_FIELDS if (value := getattr(self, name)) is not None}
+        return _rebuilt, (type(self), self.args, fields, _portable(self.__cause__))
 
 
 class BlobNotFoundError(JobcoreError, KeyError):
@@ -127,12 +137,20 @@ class SessionBusyError(JobcoreError, RuntimeError):
     """A session cannot do that while tasks of its own are at work."""
 
 
+class ReadError(JobcoreError, OSError):
+    """A file of a checkpoint cannot be read now, which says nothing about what it holds; `errno` says why."""
+
+
 class SaveError(JobcoreError, OSError):
     """A checkpoint could not be written; earlier ones are untouched."""
 
 
 class SaveTimeoutError(JobcoreError, TimeoutError):
     """A save in the background is not as far as it was waited for; it goes on."""
+
+
+class WaitTimeoutError(JobcoreError, TimeoutError):
+    """What was waited for did not come in the time allowed; nothing was changed."""
 
 
 class SupersededError(JobcoreError, RuntimeError):
@@ -201,6 +219,11 @@ class TaskGroupError(ExceptionGroup[Exception], JobcoreError, RuntimeError):  # 
         super().__init__(message, self.exceptions)
         self.hint = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how a copy is made: from the failures, which hold the exceptions."""
+        state = {name: value for name, value in vars(self).items() if name != "failures"}
+        return type(self), (self.message, self.failures), state
+
     def __str__(self) -> str:
         # Without the count that an ExceptionGroup adds: the message names the failures itself.
         return self.message
@@ -212,6 +235,28 @@ class TaskGroupError(ExceptionGroup[Exception], JobcoreError, RuntimeError):  # 
             failure = next(f for f in self.failures if _stands_for(error, f.error))
             kept.append(failure if failure.error is error else replace(failure, error=error))
         return TaskGroupError(self.message, kept)
+
+
+# What an OSError keeps outside of its dictionary.
+_OS_FIELDS = ("errno", "strerror", "filename", "filename2")
+
+
+def _rebuilt(
+    kind: type[JobcoreError], args: tuple[Any, ...], fields: dict[str, Any], cause: BaseException | None
+) -> JobcoreError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    for name, value in fields.items():
+        setattr(error, name, value)
+    if cause is not None:
+        error.__cause__ = cause
+    return error
+
+
+def _portable(cause: BaseException | None) -> BaseException | None:
+    """Return the cause of an error if it can be relied on to survive the way into another process."""
+    own = isinstance(cause, JobcoreError) or type(cause).__module__ == "builtins"
+    return cause if own and not isinstance(cause, BaseExceptionGroup) else None
 
 
 def _said(error: BaseException) -> str:

@@ -20,7 +20,10 @@ object            what it is                                            threads
 `read_chunks`     ranges of a file into their memory, in parallel       safe
 `Arena`           memory that is kept, in huge pages                    one thread
 `ZipImage`        the bytes of a database: into a stream or an arena    one thread
-`ZipLayout`       where all lies in a database, and reading by it       any thread; it does not change
+`RootTable`       the table of a root document, in native memory        any thread; it does not change
+`Rooms`           memory for its blobs, to be filled before the arrays  one thread
+                  of it are made
+`ZipLayout`       where all lies in a database, and reading by it       one thread makes it; any thread then
 `crc32`,          the checksums of the two containers                   safe
 `crc32c`
 `hash128`         XXH3-128, by which equal chunks are known             safe
@@ -63,13 +66,16 @@ Examples
 
 from __future__ import annotations
 
+from jobcore._fast.arena import Arena
 from jobcore._fast.blob import BLOB_KINDS, Blob
 from jobcore._fast.chunk import BlockWriter, read_chunks
 from jobcore._fast.crc import crc32
 from jobcore._fast.crc32c import crc32c
+from jobcore._fast.fresh import Rooms
 from jobcore._fast.hash128 import hash128
-from jobcore._fast.image import Arena, ZipImage
+from jobcore._fast.image import ZipImage
 from jobcore._fast.reader import ZipLayout
+from jobcore._fast.table import RootTable
 from jobcore._fast.workspace import BlobTable
 from jobcore.workspace import classify
 
@@ -79,6 +85,8 @@ __all__ = [
     "Blob",
     "BlobTable",
     "BlockWriter",
+    "Rooms",
+    "RootTable",
     "ZipImage",
     "ZipLayout",
     "classify",

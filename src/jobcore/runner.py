@@ -103,6 +103,9 @@ class JobRunner:
             The epoch to resume from does not exist, or every one there is is damaged.
         VersionError
             A newer version of this library wrote the run directory.
+        ReadError
+            A file of the run directory cannot be read now (inside a `TaskGroupError` when it is a database): it may be
+            whole, so no earlier epoch is taken in its place.
         SaveError
             Checkpoints cannot be written or committed, and the policy ends the run.
         SupersededError
@@ -220,7 +223,8 @@ class JobRunner:
             "the metadata handler's last_epoch", manager.get_resume_from_epoch_id(self.resume_from_epoch)
         )
         self.resume_from_epoch = wanted
-        history = manager.history()
+        # Only where the newest is taken does every record matter.
+        history = manager.history(None if wanted == "latest" else wanted, tolerant=wanted is None)
         if wanted is None:
             if history.records:
                 number, last = len(history.epochs), history.epochs[-1]
@@ -257,8 +261,9 @@ class JobRunner:
             begin = time.perf_counter()
             self._emit(RunEvent("group_started", record.epoch, "load", size_bytes=record.size_bytes))
             try:
-                session.run(manager.init(job.nodes_to_checkpoint(), retrieve_from_epoch=record.epoch))
-                session.run(manager.load(record.epoch))
+                nodes = job.nodes_to_checkpoint()
+                session.run(manager.init(nodes, retrieve_from_epoch=record.epoch, record=record))
+                session.run(manager.load(record.epoch, record=record))
             except TaskGroupError as error:
                 # Blobs that one node loaded before another failed must not get into a run of other epochs.
                 session.run(manager.abandon_load())

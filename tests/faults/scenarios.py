@@ -17,15 +17,18 @@ from layer import Call
 
 import jobcore
 from jobcore import Job, JobRunner, LocalSession, MultiNodeCheckpointManager, Node, Workspace
-from jobcore.checkpoint import CommitLog, EpochRecord, History, RunDirectory
+from jobcore.checkpoint import CommitLog, EpochRecord, History, RunDirectory, reading
 from jobcore.errors import FormatError, JobcoreError, SaveError, TaskGroupError
-from jobcore.store import WriteResult, open_database, write_database
+from jobcore.store import BlobPolicy, WriteResult, Zstd, open_database, write_database
 from jobcore.store.layout import ChunkPolicy
 
 FULL = re.compile(r"its data takes [1-9][\d,]+ bytes, and [\d,]+ bytes are free.*quota")
 READING = {"open", "opendir", "read", "stat", "close"}
 TEMPORARY = re.compile(r"\.(?P<final>.+)\.\d+\.[0-9a-f]{8}\.tmp")
 CHUNKS = ChunkPolicy(target_bytes=1 << 20, max_bytes=1 << 20)
+
+# A file that cannot be read is tried again as often as ever, but at once.
+reading.PAUSES_S = (0.0,) * len(reading.PAUSES_S)
 
 
 @dataclass(slots=True)
@@ -280,6 +283,12 @@ class SaveSmall(SaveNew):
     """One that is written by one call."""
 
     scale = 1
+
+
+class SaveEncoded(SaveNew):
+    """One whose chunks are encoded while others are written."""
+
+    options: ClassVar[dict[str, Any]] = {"policies": {"*": BlobPolicy(codec=Zstd())}}
 
 
 class SaveVerified(SaveNew):
@@ -604,7 +613,8 @@ class Run(InRunDirectory):
         self.train(self.durations)
 
     def check(self, ended: Ended) -> None:
-        # When epoch 1 cannot be read, the run goes on from epoch 0: what counts is how it all ends.
+        # When epoch 1 is damaged, the run goes on from epoch 0, and when it cannot be read, it ends: what counts is how
+        # it all ends.
         check_parts(ended, self.folder)
         self.check_earlier()
         self.check_records(ended, first=2)
@@ -692,6 +702,7 @@ class Sweep(Leftovers):
 
 SCENARIOS: dict[str, type[Scenario]] = {
     "save": SaveNew,
+    "save_encoded": SaveEncoded,
     "save_small": SaveSmall,
     "save_verified": SaveVerified,
     "overwrite": SaveOver,

@@ -8,37 +8,13 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <sys/mman.h>
+#include <string.h>
 
 #include "chunk_io.h"
 #include "crc32.h"
-
-#define JC_HUGE ((size_t)2 << 20)
-
-/* Address space for `bytes`, a multiple of JC_HUGE, aligned to huge pages; NULL when there is none. */
-static uint8_t *jc_arena_map(size_t bytes)
-{
-    uint8_t *raw = mmap(NULL, bytes + JC_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    size_t before;
-    if (raw == MAP_FAILED) {
-        return NULL;
-    }
-    before = (size_t)(-(uintptr_t)raw % JC_HUGE);
-    if (before > 0) {
-        munmap(raw, before);
-    }
-    if (JC_HUGE - before > 0) {
-        munmap(raw + before + bytes, JC_HUGE - before);
-    }
-#ifdef MADV_HUGEPAGE
-    madvise(raw + before, bytes, MADV_HUGEPAGE); /* refused without harm */
-#endif
-#ifdef MADV_DONTFORK
-    /* A child gets no copy of it: its pages would have to be copied one by one as the next save fills them. */
-    madvise(raw + before, bytes, MADV_DONTFORK);
-#endif
-    return raw + before;
-}
+#include "crew.h"
+#include "file_out.h"
+#include "memory.h"
 
 /* ---- copies by several threads ---- */
 
@@ -115,7 +91,7 @@ static int jc_copy_all(jc_copy *copies, size_t count, int threads)
 /* ---- writing an arena out ---- */
 
 typedef struct {
-    jc_writer w;                /* for its descriptor and mode only */
+    jc_file file;
     const uint8_t *data;
     uint64_t size;              /* a multiple of JC_ALIGN */
     uint64_t step;
@@ -134,7 +110,8 @@ static void *jc_write_steps(void *argument)
             break;
         }
         n = o->size - at < o->step ? o->size - at : o->step;
-        failed = jc_write_out(&o->w, o->data + at, (size_t)n, (int64_t)at);
+        failed = jc_write_out(&o->file, o->data + at, (size_t)n, (int64_t)at);
+        failed = failed ? failed : jc_sync_behind(&o->file, (size_t)n);
         if (failed) {
             __atomic_store_n(&o->error, failed, __ATOMIC_RELAXED);
         }
@@ -143,33 +120,21 @@ static void *jc_write_steps(void *argument)
 }
 
 /* Write `size` bytes of an arena as the whole of an empty file. The bytes up to the next multiple of JC_ALIGN are written
- * too, and cut off again. 0, or an errno. */
-static int jc_write_arena(int fd, uint8_t *data, uint64_t size, uint64_t step, int threads, int direct)
+ * too, and cut off again. What became of direct writes is told by `*file`. 0, or an errno. */
+static int jc_write_arena(int fd, uint8_t *data, uint64_t size, uint64_t step, int threads, int direct, jc_file *file)
 {
     jc_output o;
     memset(&o, 0, sizeof o);
-    o.w.fd = fd;
+    o.file = jc_file_begin(fd, direct);
     o.data = data;
     o.size = (size + JC_ALIGN - 1) / JC_ALIGN * JC_ALIGN;
     o.step = step;
     memset(data + size, 0, o.size - size);
-#ifdef O_DIRECT
-    if (direct) {
-        int flags = fcntl(fd, F_GETFL);
-        o.w.direct = flags >= 0 && fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
-    }
-#else
-    (void)direct;
-#endif
     jc_run_crew(jc_write_steps, &o, (size_t)threads);
-    if (o.w.direct) {
-        jc_leave_direct(&o.w);
+    if (!o.error) {
+        o.error = jc_file_end(&o.file, (int64_t)size);
     }
-    while (!o.error && ftruncate(fd, (off_t)size) != 0) {
-        if (errno != EINTR) {
-            o.error = errno;
-        }
-    }
+    *file = o.file;
     return o.error;
 }
 

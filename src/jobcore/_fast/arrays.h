@@ -19,6 +19,13 @@ static inline PyObject *jc_new_like(PyArrayObject *like)
                                 fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
 }
 
+/* New memory in C order. */
+static inline PyObject *jc_new_array(PyArray_Descr *descr, int axes, const npy_intp *dims)
+{
+    Py_INCREF(descr); /* taken over by the call, also when it fails */
+    return PyArray_NewFromDescr(&PyArray_Type, descr, axes, dims, NULL, NULL, 0, NULL);
+}
+
 /* A view of base class ndarray that cannot be written through. It holds a reference to `array`. */
 static inline PyObject *jc_read_only_view(PyArrayObject *array)
 {

@@ -5,7 +5,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 
 cdef extern from "chunk_io.h" nogil:
+    ctypedef struct jc_file:
+        int direct
+        int refused
+
     ctypedef struct jc_writer:
+        jc_file file
         int error
         int64_t end
 
@@ -21,7 +26,7 @@ cdef extern from "chunk_io.h" nogil:
     int JC_END_OF_FILE
 
     jc_writer *jc_writer_new(int fd, size_t block_bytes, int block_count, int threads, int direct)
-    int jc_allocate(int fd, uint64_t size)
+    int jc_allocate(int fd, uint64_t size, int *refused)
     void jc_writer_free(jc_writer *writer)
     int jc_writer_append(jc_writer *writer, const uint8_t *data, size_t n, uint32_t *crc)
     int jc_writer_reserve(jc_writer *writer, size_t n)
@@ -34,5 +39,8 @@ cdef extern from "chunk_io.h" nogil:
 cdef class BlockWriter:
     # Guard: used by one thread at a time, the one that writes the database; NULL when closed.
     cdef jc_writer *_writer
+    # What the last writer said; read by one thread, as above.
+    cdef bint _direct
+    cdef int _refused
 
     cdef jc_writer *open_writer(self, str method) except NULL

@@ -3,7 +3,7 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from jobcore._fast.chunk cimport (
@@ -56,7 +56,8 @@ cdef class BlockWriter:
     threads
         Threads that write, 1 to 16.
     direct
-        Whether to ask for writes around the page cache.
+        Whether to ask for writes around the page cache. Such a file is synced now and then on the way, for the
+        disk to set the pace; only a sync at the end makes it durable.
 
     Raises
     ------
@@ -91,6 +92,16 @@ cdef class BlockWriter:
     def end(self):
         """Offset at which the next byte goes, in bytes."""
         return self.open_writer("end").end
+
+    @property
+    def direct(self):
+        """Whether writes go, or went, around the page cache; known for all of them once the writer has finished."""
+        return bool(self._direct if self._writer is NULL else self._writer.file.direct)
+
+    @property
+    def refused(self):
+        """The errno with which the file system refused direct writes, or 0; the file is whole all the same."""
+        return self._refused if self._writer is NULL else self._writer.file.refused
 
     def append(self, data, crc32=0):
         """Append bytes.
@@ -201,6 +212,10 @@ cdef class BlockWriter:
     def close(self):
         """Stop writing and free the blocks; what was not finished is lost. More than once is harmless."""
         cdef jc_writer *writer = self._writer
+        if writer is NULL:
+            return
+        self._direct = writer.file.direct
+        self._refused = writer.file.refused
         self._writer = NULL
         with nogil:
             jc_writer_free(writer)
@@ -212,9 +227,9 @@ cdef class BlockWriter:
 
 
 def allocate(int fd, uint64_t nbytes):
-    """Ask for the room of an empty file before it is written; where that is not possible nothing happens.
+    """Ask for the room of an empty file before it is written; where that is refused nothing happens.
 
-    The file has that length then; who writes less cuts it.
+    Else the file has that length then; who writes less cuts it.
 
     Parameters
     ----------
@@ -223,16 +238,22 @@ def allocate(int fd, uint64_t nbytes):
     nbytes
         How much, in bytes.
 
+    Returns
+    -------
+    int
+        The errno with which the file system refused, or 0.
+
     Raises
     ------
     OSError
         There is not so much room.
     """
-    cdef int failed
+    cdef int failed, refused
     with nogil:
-        failed = jc_allocate(fd, nbytes)
+        failed = jc_allocate(fd, nbytes, &refused)
     if failed:
         raise failure(failed)
+    return refused
 
 
 def read_chunks(int fd, chunks, int threads=2):
@@ -259,7 +280,7 @@ def read_chunks(int fd, chunks, int threads=2):
     OSError
         A read failed; ``filename`` is the offset in the file. EOFError when the file ends before.
     BlobValueError
-        A range is negative.
+        A range is negative, or no file reaches that far.
 
     Notes
     -----
@@ -283,7 +304,8 @@ def read_chunks(int fd, chunks, int threads=2):
     try:
         for i in range(count):
             offset, size, target = jobs[i]
-            if offset < 0 or size < 0:
+            # Beyond that the number of pieces would wrap, and so the room for them.
+            if offset < 0 or size < 0 or offset + size > INT64_MAX:
                 raise BlobValueError(f"expected a range of the file, found {size} bytes at {offset}")
             table[i].offset = offset
             table[i].size = size

@@ -4,10 +4,10 @@ It finds damage that happens by itself: every burst of up to 32 bits, and all bu
 does not protect against a change made on purpose.
 """
 
-from libc.stdint cimport INT64_MAX, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from jobcore._fast.buffers cimport in_range, kernel_number
-from jobcore._fast.crc_calls cimport as_crc, checksum, copy_checksum, jc_crc_kind, kernel_numbers
+from jobcore._fast.buffers cimport kernel_number
+from jobcore._fast.crc_calls cimport checksum, combined, copy_checksum, jc_crc_kind, kernel_numbers
 
 __all__ = [
     "copy_crc32",
@@ -82,7 +82,7 @@ def crc32(data, value=0):
     >>> crc32(b"123456789") == crc32(b"56789", crc32(b"1234")) == 0xCBF43926
     True
     """
-    return checksum(_KIND, _BEST, "crc32", data, value, "value")
+    return checksum(_KIND, _BEST, "crc32", data, value)
 
 
 def crc32_with(name, data, value=0):
@@ -112,7 +112,7 @@ def crc32_with(name, data, value=0):
     Thread safety: as `crc32`.
     """
     cdef size_t kernel = kernel_number(_NUMBERS, name, "crc32_with", "name")
-    return checksum(_KIND, kernel, "crc32_with", data, value, "value")
+    return checksum(_KIND, kernel, "crc32_with", data, value)
 
 
 def copy_crc32(dst, src, value=0):
@@ -145,7 +145,7 @@ def copy_crc32(dst, src, value=0):
 
     From 32 KiB on the copy goes past the caches: into memory that is not in them it is faster than a plain one.
     """
-    return copy_checksum(_KIND, _BEST, "copy_crc32", "crc32", dst, src, value, "value")
+    return copy_checksum(_KIND, _BEST, "copy_crc32", "crc32", dst, src, value)
 
 
 def copy_crc32_with(name, dst, src, value=0):
@@ -175,7 +175,7 @@ def copy_crc32_with(name, dst, src, value=0):
     Thread safety: as `copy_crc32`.
     """
     cdef size_t kernel = kernel_number(_NUMBERS, name, "copy_crc32_with", "name")
-    return copy_checksum(_KIND, kernel, "copy_crc32_with", "crc32", dst, src, value, "value")
+    return copy_checksum(_KIND, kernel, "copy_crc32_with", "crc32", dst, src, value)
 
 
 def crc32_combine(crc1, crc2, len2):
@@ -211,10 +211,7 @@ def crc32_combine(crc1, crc2, len2):
     >>> crc32_combine(crc32(b"check"), crc32(b"point"), 5) == crc32(b"checkpoint")
     True
     """
-    cdef uint32_t first = as_crc(crc1, "crc32_combine", "crc1")
-    cdef uint32_t second = as_crc(crc2, "crc32_combine", "crc2")
-    cdef uint64_t size = in_range(len2, INT64_MAX, "2**63 - 1", "crc32_combine", "len2")
-    return jc_crc32_join(first, second, size)
+    return combined(_KIND, "crc32_combine", crc1, crc2, len2)
 
 
 def implementation():

@@ -3,10 +3,10 @@
 As CRC-32 it finds damage that happens by itself, and does not protect against a change made on purpose.
 """
 
-from libc.stdint cimport INT64_MAX, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from jobcore._fast.buffers cimport in_range, kernel_number
-from jobcore._fast.crc_calls cimport as_crc, checksum, copy_checksum, jc_crc_kind, kernel_numbers
+from jobcore._fast.buffers cimport kernel_number
+from jobcore._fast.crc_calls cimport checksum, combined, copy_checksum, jc_crc_kind, kernel_numbers
 
 __all__ = [
     "copy_crc32c",
@@ -14,6 +14,7 @@ __all__ = [
     "crc32c",
     "crc32c_combine",
     "crc32c_with",
+    "implementation",
     "implementations",
 ]
 
@@ -45,7 +46,7 @@ cdef uint32_t crc32c_join(uint32_t first, uint32_t second, uint64_t second_bytes
     return jc_crc32c_join(first, second, second_bytes)
 
 
-def crc32c(data, crc=0):
+def crc32c(data, value=0):
     """Return the checksum of some bytes.
 
     Parameters
@@ -53,7 +54,7 @@ def crc32c(data, crc=0):
     data
         Any object with a contiguous buffer, such as bytes or an array in C or Fortran order; its bytes are taken as
         they lie in memory.
-    crc
+    value
         The checksum of what came before, ``0 <= crc < 2**32``: pieces can be given one after the other.
 
     Returns
@@ -64,9 +65,9 @@ def crc32c(data, crc=0):
     Raises
     ------
     BlobValueError
-        If the buffer is not contiguous, or `crc` is out of range.
+        If the buffer is not contiguous, or `value` is out of range.
     TypeError
-        If `data` has no buffer, or `crc` is not an integer.
+        If `data` has no buffer, or `value` is not an integer.
 
     Notes
     -----
@@ -78,17 +79,17 @@ def crc32c(data, crc=0):
     >>> crc32c(b"123456789") == crc32c(b"56789", crc32c(b"1234")) == 0xE3069283
     True
     """
-    return checksum(_KIND, _BEST, "crc32c", data, crc, "crc")
+    return checksum(_KIND, _BEST, "crc32c", data, value)
 
 
-def crc32c_with(kernel, data, crc=0):
+def crc32c_with(name, data, value=0):
     """Return the checksum of some bytes, made by a chosen implementation: for tests and benchmarks.
 
     Parameters
     ----------
-    kernel
+    name
         One of `implementations`.
-    data, crc
+    data, value
         As in `crc32c`.
 
     Returns
@@ -101,25 +102,25 @@ def crc32c_with(kernel, data, crc=0):
     BlobValueError
         As `crc32c`, or if this machine has no such implementation.
     TypeError
-        As `crc32c`, or if `kernel` is not a str.
+        As `crc32c`, or if `name` is not a str.
 
     Notes
     -----
     Thread safety: as `crc32c`.
     """
-    cdef size_t number = kernel_number(_NUMBERS, kernel, "crc32c_with", "kernel")
-    return checksum(_KIND, number, "crc32c_with", data, crc, "crc")
+    cdef size_t kernel = kernel_number(_NUMBERS, name, "crc32c_with", "name")
+    return checksum(_KIND, kernel, "crc32c_with", data, value)
 
 
-def copy_crc32c(dst, src, crc=0):
+def copy_crc32c(dst, src, value=0):
     """Copy bytes and return their checksum, in one pass over the memory.
 
     Parameters
     ----------
     dst
         Any object with a contiguous, writable buffer of the size of `src` that does not overlap it.
-    src, crc
-        As `data` and `crc` in `crc32c`.
+    src, value
+        As `data` and `value` in `crc32c`.
 
     Returns
     -------
@@ -130,9 +131,9 @@ def copy_crc32c(dst, src, crc=0):
     ------
     BlobValueError
         If a buffer is not contiguous, `dst` is read-only or holds Python objects, the sizes differ, the two overlap,
-        or `crc` is out of range; nothing is copied.
+        or `value` is out of range; nothing is copied.
     TypeError
-        If `dst` or `src` has no buffer, or `crc` is not an integer; nothing is copied.
+        If `dst` or `src` has no buffer, or `value` is not an integer; nothing is copied.
 
     Notes
     -----
@@ -141,17 +142,17 @@ def copy_crc32c(dst, src, crc=0):
 
     From 32 KiB on the copy goes past the caches: into memory that is not in them it is faster than a plain one.
     """
-    return copy_checksum(_KIND, _BEST, "copy_crc32c", "crc32c", dst, src, crc, "crc")
+    return copy_checksum(_KIND, _BEST, "copy_crc32c", "crc32c", dst, src, value)
 
 
-def copy_crc32c_with(kernel, dst, src, crc=0):
+def copy_crc32c_with(name, dst, src, value=0):
     """Copy bytes and return their checksum by a chosen implementation: for tests and benchmarks.
 
     Parameters
     ----------
-    kernel
+    name
         One of `implementations`.
-    dst, src, crc
+    dst, src, value
         As in `copy_crc32c`.
 
     Returns
@@ -164,25 +165,25 @@ def copy_crc32c_with(kernel, dst, src, crc=0):
     BlobValueError
         As `copy_crc32c`, or if this machine has no such implementation; nothing is copied.
     TypeError
-        As `copy_crc32c`, or if `kernel` is not a str; nothing is copied.
+        As `copy_crc32c`, or if `name` is not a str; nothing is copied.
 
     Notes
     -----
     Thread safety: as `copy_crc32c`.
     """
-    cdef size_t number = kernel_number(_NUMBERS, kernel, "copy_crc32c_with", "kernel")
-    return copy_checksum(_KIND, number, "copy_crc32c_with", "crc32c", dst, src, crc, "crc")
+    cdef size_t kernel = kernel_number(_NUMBERS, name, "copy_crc32c_with", "kernel")
+    return copy_checksum(_KIND, kernel, "copy_crc32c_with", "crc32c", dst, src, value)
 
 
-def crc32c_combine(a, b, b_bytes):
+def crc32c_combine(crc1, crc2, len2):
     """Return the checksum of two pieces of data joined, from the checksums of both.
 
     Parameters
     ----------
-    a, b
-        Checksums of the first and of the second piece, ``0 <= crc < 2**32``, each computed from `crc` 0.
-    b_bytes
-        Size of the second piece in bytes, ``0 <= b_bytes < 2**63``.
+    crc1, crc2
+        Checksums of the first and of the second piece, ``0 <= crc < 2**32``, each computed from `value` 0.
+    len2
+        Size of the second piece in bytes, ``0 <= len2 < 2**63``.
 
     Returns
     -------
@@ -200,16 +201,25 @@ def crc32c_combine(a, b, b_bytes):
     -----
     Thread safety: any number of threads at once.
 
-    Takes time in the logarithm of `b_bytes`, as `jobcore._fast.crc.crc32_combine`.
+    Takes time in the logarithm of `len2`, as `jobcore._fast.crc.crc32_combine`.
 
     Examples
     --------
     >>> crc32c_combine(crc32c(b"check"), crc32c(b"point"), 5) == crc32c(b"checkpoint")
     True
     """
-    cdef uint32_t first = as_crc(a, "crc32c_combine", "a"), second = as_crc(b, "crc32c_combine", "b")
-    cdef uint64_t size = in_range(b_bytes, INT64_MAX, "2**63 - 1", "crc32c_combine", "b_bytes")
-    return jc_crc32c_join(first, second, size)
+    return combined(_KIND, "crc32c_combine", crc1, crc2, len2)
+
+
+def implementation():
+    """Return the name of the implementation in use: the last of `implementations`.
+
+    Returns
+    -------
+    str
+        Its name.
+    """
+    return implementations()[_BEST]
 
 
 def implementations():
@@ -218,7 +228,7 @@ def implementations():
     Returns
     -------
     tuple of str
-        Names in order of preference, best last, the one in use: ``"table"`` on every machine; ``"pclmulqdq"``,
+        Names in order of preference, best last: ``"table"`` on every machine; ``"pclmulqdq"``,
         ``"vpclmulqdq-256"`` and ``"vpclmulqdq-512"`` on x86-64; ``"armv8-crc32c"`` and ``"armv8-pmull"`` on 64-bit
         ARM.
     """

@@ -1,6 +1,6 @@
 """The Python functions of every CRC of 32 bits: crc.pyx and crc32c.pyx say for which polynomial.
 
-Inline functions only. `argument` is the name that the checksum of what came before has in the errors.
+Inline functions only. `where` is the name of the function in the errors.
 """
 
 from cpython.buffer cimport (
@@ -9,7 +9,7 @@ from cpython.buffer cimport (
     PyBUF_WRITABLE,
     PyBuffer_Release,
 )
-from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, uint8_t, uint32_t, uint64_t
 
 from jobcore._fast.buffers cimport WITHOUT_GIL_BYTES, check_copy, in_range, take_buffer
 
@@ -26,6 +26,7 @@ cdef extern from "crc_base.h" nogil:
         ) noexcept nogil
 
     const jc_crc_kernel* jc_crc_at(const jc_crc_kind* kind, size_t i) noexcept
+    uint32_t jc_crc_join(const jc_crc_kind* kind, uint32_t first, uint32_t second, uint64_t second_bytes) noexcept
 
 
 cdef inline dict kernel_numbers(const jc_crc_kind* kind):
@@ -37,10 +38,8 @@ cdef inline uint32_t as_crc(object value, str where, str argument) except? 0xFFF
     return in_range(value, UINT32_MAX, "2**32 - 1", where, argument)
 
 
-cdef inline object checksum(
-    const jc_crc_kind* kind, size_t kernel, str where, object data, object value, str argument
-):
-    cdef uint32_t crc = as_crc(value, where, argument)
+cdef inline object checksum(const jc_crc_kind* kind, size_t kernel, str where, object data, object value):
+    cdef uint32_t crc = as_crc(value, where, "value")
     cdef const jc_crc_kernel* chosen = jc_crc_at(kind, kernel)
     cdef Py_buffer view
     take_buffer(data, &view, PyBUF_ANY_CONTIGUOUS, where, "data")
@@ -54,9 +53,9 @@ cdef inline object checksum(
 
 
 cdef inline object copy_checksum(
-    const jc_crc_kind* kind, size_t kernel, str where, str instead, object dst, object src, object value, str argument
+    const jc_crc_kind* kind, size_t kernel, str where, str instead, object dst, object src, object value
 ):
-    cdef uint32_t crc = as_crc(value, where, argument)
+    cdef uint32_t crc = as_crc(value, where, "value")
     cdef const jc_crc_kernel* chosen = jc_crc_at(kind, kernel)
     cdef Py_buffer source, target
     take_buffer(src, &source, PyBUF_ANY_CONTIGUOUS, where, "src")
@@ -74,3 +73,9 @@ cdef inline object copy_checksum(
     finally:
         PyBuffer_Release(&source)
     return crc
+
+
+cdef inline object combined(const jc_crc_kind* kind, str where, object crc1, object crc2, object len2):
+    cdef uint32_t first = as_crc(crc1, where, "crc1"), second = as_crc(crc2, where, "crc2")
+    cdef uint64_t size = in_range(len2, INT64_MAX, "2**63 - 1", where, "len2")
+    return jc_crc_join(kind, first, second, size)

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cimport numpy as cnp
 
-from jobcore._fast.chunk cimport BlockWriter, jc_writer
+from jobcore._fast.chunk cimport jc_writer
 
 
 cdef extern from "zip_sink.h" nogil:
@@ -40,17 +40,22 @@ cdef extern from "zip_sink.h" nogil:
         jc_buffer batch
         jc_buffer central
 
-    size_t JC_HUGE
-    size_t JC_ALIGN
+    ctypedef struct jc_blob:
+        const uint8_t *name
+        const uint8_t *data
+        const jc_spec *spec
+        size_t name_bytes
+        size_t key_bytes
+        uint8_t key[200]
+
     size_t JC_MAX_KEY
     uint64_t JC_LARGE
 
-    uint8_t *jc_arena_map(size_t size)
-    int jc_write_arena(int fd, uint8_t *data, uint64_t size, uint64_t step, int threads, int direct)
     size_t jc_escape(uint8_t *out, const uint8_t *name, size_t n)
-    uint8_t *jc_grow(jc_buffer *b, size_t n)
     void jc_image_free(jc_image *m)
     int jc_image_flush(jc_image *m)
+    int jc_image_append(jc_image *m, const uint8_t *data, size_t n)
+    int jc_image_blobs(jc_image *m, const jc_blob *blobs, size_t count)
     int jc_image_begin(jc_image *m, const jc_entry *e)
     int jc_image_piece(jc_image *m, const uint8_t *data, uint64_t n)
     int jc_image_finish_chunk(jc_image *m)
@@ -65,7 +70,11 @@ cdef extern from "zip_sink.h" nogil:
     )
     int jc_image_root(
         jc_image *m, const uint8_t *head, size_t head_bytes, const uint8_t *specs, size_t specs_bytes,
-        const uint8_t *tail, size_t tail_bytes
+        const uint8_t *more, size_t more_bytes, const uint8_t *tail, size_t tail_bytes
+    )
+    int jc_image_encoded(
+        jc_image *m, jc_entry *e, size_t node_bytes, const jc_spec *spec, uint64_t chunk, const uint8_t *data,
+        uint64_t n
     )
 
 
@@ -75,25 +84,6 @@ cdef inline bint covers(const jc_spec *spec) noexcept:
         return spec.chunks == 0
     # Divided, not multiplied: the numbers may come from a damaged file.
     return 0 < spec.chunk_bytes and spec.chunks == (spec.bytes - 1) // spec.chunk_bytes + 1
-
-
-cdef struct jc_blob:
-    const uint8_t *name
-    const uint8_t *data
-    const jc_spec *spec
-    size_t name_bytes
-    size_t key_bytes
-    uint8_t key[200]
-
-
-@cython.final
-cdef class Arena:
-    # Guard: whoever owns it; a save has it for itself. NULL when closed.
-    cdef uint8_t *_data
-    cdef int _process           # a forked child does not have the memory
-    cdef size_t _nbytes
-
-    cdef uint8_t *open_data(self, str method) except NULL
 
 
 @cython.final

@@ -3,32 +3,30 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.errno cimport ENOBUFS, ENOMEM
+from libc.errno cimport ENOBUFS
 from libc.stdint cimport UINT32_MAX, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from posix.unistd cimport getpid
 
 cimport numpy as cnp
 
+from jobcore._fast.arena cimport Arena
 from jobcore._fast.chunk cimport BlockWriter
 from jobcore._fast.image cimport (
-    JC_ALIGN,
-    JC_HUGE,
     JC_LARGE,
     JC_MAX_KEY,
     covers,
-    jc_arena_map,
     jc_blob,
     jc_chunk_key,
     jc_entry,
     jc_escape,
-    jc_grow,
-    jc_image,
+    jc_image_append,
     jc_image_begin,
+    jc_image_blobs,
     jc_image_chunk,
     jc_image_copy,
     jc_image_document,
+    jc_image_encoded,
     jc_image_finish_chunk,
     jc_image_flush,
     jc_image_free,
@@ -36,24 +34,19 @@ from jobcore._fast.image cimport (
     jc_image_piece,
     jc_image_root,
     jc_spec,
-    jc_write_arena,
 )
 
 import os
 
-from jobcore.errors import BlobValueError, ClosedError
+from jobcore.errors import BlobValueError
 
-__all__ = ["Arena", "ZipImage"]
+__all__ = ["ZipImage"]
 
 cnp.import_array()
 
 
 cdef extern from "crc32.h" nogil:
     void jc_crc32_setup()
-
-cdef extern from "sys/mman.h" nogil:
-    int munmap(void *address, size_t length)
-
 
 jc_crc32_setup()
 
@@ -66,114 +59,11 @@ cdef uint64_t PORTION_BYTES = <uint64_t> 1 << 28
 
 
 @cython.final
-cdef class Arena:
-    """Memory that is kept from save to save: aligned, and in huge pages where the system has them.
-
-    Parameters
-    ----------
-    nbytes
-        How much at least, in bytes.
-
-    Attributes
-    ----------
-    nbytes : int
-        How much it is, in bytes.
-
-    Raises
-    ------
-    MemoryError
-        There is no such address space.
-
-    Notes
-    -----
-    Pages are taken from the system when they are first written. A forked child does not have them. Thread safety:
-    none; one save has an arena for itself.
-    """
-
-    def __cinit__(self, size_t nbytes):
-        self._nbytes = (nbytes + JC_HUGE - 1) // JC_HUGE * JC_HUGE
-        if self._nbytes < nbytes:
-            raise MemoryError
-        self._data = jc_arena_map(self._nbytes)
-        self._process = getpid()
-        if self._data is NULL:
-            raise MemoryError(f"expected {nbytes} bytes of address space for an arena, found none")
-
-    def __init__(self, nbytes):
-        pass
-
-    def __dealloc__(self):
-        self.close()
-
-    @property
-    def nbytes(self):
-        """How much it is, in bytes."""
-        return self._nbytes
-
-    def close(self):
-        """Give the memory back; nothing may use it any more. More than once is harmless."""
-        cdef uint8_t *data = self._data
-        self._data = NULL
-        # A child may have something else at that address.
-        if data is not NULL and self._process == getpid():
-            with nogil:
-                munmap(data, self._nbytes)
-
-    def write_to(self, int fd, uint64_t size, size_t step=8 << 20, int threads=2, bint direct=True):
-        """Write the first bytes as the whole of an empty file.
-
-        Parameters
-        ----------
-        fd
-            File descriptor, open for writing.
-        size
-            How many, in bytes.
-        step
-            Bytes of one request, a multiple of 4,096.
-        threads
-            Requests in flight, 1 to 16.
-        direct
-            Whether to ask for writes around the page cache.
-
-        Raises
-        ------
-        OSError
-            A write failed.
-        BlobValueError
-            A parameter is out of range.
-        """
-        cdef uint8_t *data = self.open_data("write_to")
-        cdef int failed
-        if size > self._nbytes or step == 0 or step % JC_ALIGN or not 1 <= threads <= 16:
-            raise BlobValueError(
-                f"expected at most {self._nbytes} bytes in steps of a multiple of 4,096 by 1 to 16 threads, found "
-                f"{size} in steps of {step} by {threads}"
-            )
-        with nogil:
-            failed = jc_write_arena(fd, data, size, step, threads, direct)
-        if failed:
-            raise OSError(failed, os.strerror(failed))
-
-    def tobytes(self, size_t size):
-        """Copy the first bytes out."""
-        cdef uint8_t *data = self.open_data("tobytes")
-        if size > self._nbytes:
-            raise BlobValueError(f"expected at most {self._nbytes} bytes, found {size}")
-        return data[:size]
-
-    cdef uint8_t *open_data(self, str method) except NULL:
-        if self._data is NULL or self._process != getpid():
-            what = "one that is closed" if self._data is NULL else "one of another process"
-            raise ClosedError(f"Arena.{method}: expected an open arena, found {what}")
-        return self._data
-
-
-@cython.final
 cdef class ZipImage:
     """The bytes of one database in a zip container, made in order.
 
-    Call `add` and `add_gathered` for the blobs in order, `copy` when the sink is an arena, `root`, `append` for the
-    end of the index, and `finish`.
+    Call `add`, `add_gathered` and `add_encoded` for the blobs in order, `copy` when the sink is an arena, `root`, and
+    `finish`.
 
     Parameters
     ----------
@@ -250,20 +140,20 @@ cdef class ZipImage:
         """Bytes of the central directory so far."""
         return self._image.central.used
 
-    def add(self, list names, list arrays, list spec, Py_ssize_t start=0):
+    def add(self, list names, list arrays, list spec, Py_ssize_t start=0, stop=None):
         """Add blobs whose arrays are contiguous, up to the first large one that is not.
 
         Parameters
         ----------
         names, arrays, spec
             Name, array and index of the spec of each blob. An array has at least as many bytes as its spec says.
-        start
-            Where to begin.
+        start, stop
+            Index of the first blob, and of the one after the last; all from `start` on by default.
 
         Returns
         -------
         int
-            Index of the first blob that was not added: one for `add_gathered`, or the number of all.
+            Index of the first blob that was not added: one for `add_gathered`, or `stop`.
 
         Raises
         ------
@@ -273,12 +163,16 @@ cdef class ZipImage:
         cdef Py_ssize_t total = len(names), count
         cdef int failed = 0
         cdef uint64_t taken
-        cdef bint stop = False
+        cdef bint scattered = False
         cdef list held
         cdef jc_blob *blobs
         cdef jc_blob *blob
         if len(arrays) != total or len(spec) != total or start < 0:
             raise BlobValueError(f"expected {total} arrays and specs, found {len(arrays)} and {len(spec)}")
+        if stop is not None:
+            if not 0 <= stop <= total:
+                raise BlobValueError(f"expected to stop at 0 to {total}, found {stop}")
+            total = stop
         self.check(0)
         blobs = <jc_blob *> malloc(BATCH * sizeof(jc_blob))
         if blobs is NULL:
@@ -290,8 +184,10 @@ cdef class ZipImage:
                 taken = 0
                 while count < BATCH and taken < PORTION_BYTES and start + count < total:
                     blob = &blobs[count]
-                    stop = not self.take(blob, names[start + count], arrays[start + count], spec[start + count], held)
-                    if stop:
+                    scattered = not self.take(
+                        blob, names[start + count], arrays[start + count], spec[start + count], held
+                    )
+                    if scattered:
                         break
                     if blob.spec.bytes >= PORTION_BYTES and count > 0:
                         break
@@ -302,11 +198,11 @@ cdef class ZipImage:
                     start += 1
                     continue
                 with nogil:
-                    failed = add_blobs(&self._image, blobs, count)
+                    failed = jc_image_blobs(&self._image, blobs, <size_t> count)
                 self.check(failed)
                 PyErr_CheckSignals()
                 start += count
-                if stop:
+                if scattered:
                     break
         finally:
             free(blobs)
@@ -405,6 +301,59 @@ cdef class ZipImage:
             self.check(failed)
         self.check(jc_image_document(&self._image, &entry, node, text, <size_t> n, spec))
 
+    def add_encoded(self, str name, Py_ssize_t index, chunks):
+        """Add a blob whose chunks are given as their encoded bytes.
+
+        Parameters
+        ----------
+        name, index
+            Its name and the index of its spec.
+        chunks
+            The encoded bytes of each chunk, in order; each is taken when the one before it has been laid out.
+
+        Returns
+        -------
+        list of int
+            The size of each encoded chunk, in bytes.
+
+        Raises
+        ------
+        OSError
+            A write failed, or the arena is too small.
+        BlobValueError
+            There are fewer chunks than the spec says, or more; or one has no bytes.
+        """
+        cdef jc_spec *spec = self.spec_at(index)
+        cdef jc_entry entry
+        cdef Py_ssize_t n
+        cdef const uint8_t *text = <const uint8_t *> PyUnicode_AsUTF8AndSize(name, &n)
+        cdef size_t node
+        cdef uint64_t chunk = 0
+        cdef const uint8_t[::1] view
+        cdef const uint8_t *data
+        cdef uint64_t size
+        cdef int failed
+        cdef list sizes = []
+        self.check(0)
+        node = self.make_key(name, text, <size_t> n, entry.key)
+        self.check(jc_image_name(&self._image, text, <size_t> n, spec))
+        for encoded in chunks:
+            view = encoded
+            size = <uint64_t> view.shape[0]
+            if chunk == spec.chunks or size == 0:
+                raise BlobValueError(f"expected {spec.chunks} chunks of encoded bytes, found one more or an empty one")
+            data = &view[0]
+            with nogil:
+                failed = jc_image_encoded(&self._image, &entry, node, spec, chunk, data, size)
+            self.check(failed)
+            PyErr_CheckSignals()
+            sizes.append(size)
+            chunk += 1
+        if chunk != spec.chunks:
+            raise BlobValueError(f"expected {spec.chunks} chunks of encoded bytes, found {chunk}")
+        self.check(jc_image_document(&self._image, &entry, node, text, <size_t> n, spec))
+        return sizes
+
     def copy(self, int threads=2):
         """Copy the large payloads that an arena has room for, and fill in their checksums; the sources are free then.
 
@@ -428,23 +377,27 @@ cdef class ZipImage:
             self.check(failed)
             PyErr_CheckSignals()
 
-    def root(self, bytes head not None, bytes specs not None, bytes tail not None):
+    def root(self, bytes head not None, bytes specs not None, bytes tail not None, bytes more not None=b""):
         """Add the root document: `head`, the table with `specs` as one of its columns, and `tail`.
+
+        `more` is the text of further columns, which begins with a comma; they come last in the table.
 
         Raises
         ------
         OSError
             A write failed, or the arena is too small.
         """
-        cdef const uint8_t *parts[3]
-        cdef size_t sizes[3]
+        cdef const uint8_t *parts[4]
+        cdef size_t sizes[4]
         cdef int failed
         self.check(0)
-        for i, part in enumerate((head, specs, tail)):
+        for i, part in enumerate((head, specs, more, tail)):
             parts[i] = <const uint8_t *> (<bytes> part)
             sizes[i] = <size_t> len(<bytes> part)
         with nogil:
-            failed = jc_image_root(&self._image, parts[0], sizes[0], parts[1], sizes[1], parts[2], sizes[2])
+            failed = jc_image_root(
+                &self._image, parts[0], sizes[0], parts[1], sizes[1], parts[2], sizes[2], parts[3], sizes[3]
+            )
         self.check(failed)
 
     def index(self):
@@ -468,9 +421,9 @@ cdef class ZipImage:
         cdef int failed
         self.check(0)
         with nogil:
-            failed = append(&self._image, self._image.central.data, self._image.central.used)
+            failed = jc_image_append(&self._image, self._image.central.data, self._image.central.used)
             if not failed:
-                failed = append(&self._image, data, n)
+                failed = jc_image_append(&self._image, data, n)
             if not failed:
                 failed = jc_image_flush(&self._image)
         self.check(failed)
@@ -489,34 +442,3 @@ cdef class ZipImage:
         if not 0 <= index < self._spec_count:
             raise BlobValueError(f"expected the index of one of {self._spec_count} specs, found {index}")
         return &self._specs[index]
-
-
-cdef int append(jc_image *image, const uint8_t *data, size_t n) noexcept nogil:
-    cdef uint8_t *place = jc_grow(&image.batch, n)
-    if place is NULL:
-        return ENOMEM
-    if n:
-        memcpy(place, data, n)
-    image.end += n
-    return 0
-
-
-cdef int add_blobs(jc_image *image, const jc_blob *blobs, Py_ssize_t count) noexcept nogil:
-    cdef jc_entry entry
-    cdef const jc_blob *blob
-    cdef Py_ssize_t i
-    cdef uint64_t chunk
-    cdef int failed
-    for i in range(count):
-        blob = &blobs[i]
-        memcpy(entry.key, blob.key, blob.key_bytes)
-        failed = jc_image_name(image, blob.name, blob.name_bytes, blob.spec)
-        if not failed:
-            for chunk in range(blob.spec.chunks):
-                failed = jc_image_chunk(image, &entry, blob.key_bytes, blob.spec, blob.data, chunk)
-                if failed:
-                    return failed
-            failed = jc_image_document(image, &entry, blob.key_bytes, blob.name, blob.name_bytes, blob.spec)
-        if failed:
-            return failed
-    return 0

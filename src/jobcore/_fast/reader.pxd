@@ -5,10 +5,12 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cimport numpy as cnp
 
+from jobcore._fast.fresh cimport Rooms
 from jobcore._fast.image cimport jc_buffer, jc_spec
+from jobcore._fast.table cimport RootTable, jc_name
 
 
-cdef extern from "zip_layout.h" nogil:
+cdef extern from "zip_scan.h" nogil:
     ctypedef struct jc_place:
         const jc_spec *spec
         uint64_t offset
@@ -24,6 +26,11 @@ cdef extern from "zip_layout.h" nogil:
         uint64_t wide
         uint64_t end
 
+    ctypedef struct jc_long_key:
+        size_t blob
+        const uint8_t *text
+        size_t nbytes
+
     ctypedef struct jc_wanted:
         size_t blob
         uint8_t *target
@@ -32,24 +39,48 @@ cdef extern from "zip_layout.h" nogil:
         const jc_layout *l
         int fd
         int threads
+        const jc_wanted *wanted
+        size_t count
+        int error
+
+    ctypedef struct jc_job:
+        jc_layout *l
+        const jc_name *names
+        const uint32_t *spec
+        const jc_spec *specs
+        size_t count
+        const jc_long_key *keys
+        size_t key_count
+        const uint8_t *index
+        size_t index_bytes
+        int fd
+        uint8_t **targets
+        int failed
+        size_t root_at
+        int small
+        jc_scan scan
 
     int JC_DIFFERS
 
     void jc_layout_free(jc_layout *l)
-    int jc_layout_add(
-        jc_layout *l, const uint8_t *name, size_t name_bytes, const jc_spec *spec, size_t key_bytes
-    )
-    int jc_layout_compare(jc_layout *l, const uint8_t *data, size_t n, size_t *at)
-    int jc_scan_all(jc_scan *s, const jc_wanted *wanted, size_t count)
-    void jc_scan_free(jc_scan *s)
+    void jc_job_make(jc_job *job)
+    void jc_job_begin(jc_job *job)
+    void jc_job_finish(jc_job *job)
+    void jc_job_free(jc_job *job)
+    int jc_scan_all(jc_scan *s)
 
 
 @cython.final
 cdef class ZipLayout:
-    # Read-only once it is made, so that any number of threads may read by it.
+    # Guard: its maker, until `finish` was called. Read-only then, so that any number of threads may read by it.
     cdef jc_layout _layout
+    cdef jc_job _job
     cdef jc_spec *_specs
-    cdef uint64_t *_places
-    cdef uint32_t *_sums
-    cdef object _held           # texts that native code points into
+    cdef jc_long_key *_keys
+    cdef RootTable _table
+    cdef object _held           # texts and memory that native code points into
     cdef bint _ok
+    cdef bint _begun
+
+    cdef bint holds(self, Rooms rooms) noexcept
+    cdef list long_keys(self, object long_key)

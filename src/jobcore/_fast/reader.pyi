@@ -4,6 +4,9 @@ from typing import Any, final
 import numpy as np
 from _typeshed import ReadableBuffer
 
+from jobcore._fast.fresh import Rooms
+from jobcore._fast.table import RootTable
+
 __all__ = ["ZipLayout"]
 
 @final
@@ -11,19 +14,15 @@ class ZipLayout:
     def __init__(
         self,
         specs: list[tuple[bytes, bytes, int, int, int, int]],
-        names: list[str],
-        spec: list[int],
-        places: list[int],
-        sums: list[int],
+        table: RootTable,
         long_key: Callable[[str], str],
         wide: int = 4294967295,
     ) -> None: ...
     @property
-    def ok(self) -> bool: ...
-    @property
     def end(self) -> int: ...
+    def begin(self, directory: ReadableBuffer, fd: int = -1, rooms: Rooms | None = None) -> None: ...
+    def finish(self) -> tuple[int | None, bool | None]: ...
     def offset(self, blob: int) -> int: ...
-    def same_index(self, directory: ReadableBuffer) -> int | None: ...
     def read(
         self, fd: int, blobs: list[int], arrays: list[np.ndarray[Any, Any] | None], threads: int = 2
     ) -> bool: ...

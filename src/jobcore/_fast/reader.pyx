@@ -2,24 +2,28 @@
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 cimport numpy as cnp
 
-from jobcore._fast.image cimport JC_MAX_KEY, covers, jc_escape, jc_grow, jc_spec
+from jobcore._fast.fresh cimport Rooms
+from jobcore._fast.image cimport JC_MAX_KEY, covers, jc_escape, jc_spec
 from jobcore._fast.reader cimport (
     JC_DIFFERS,
-    jc_layout_add,
-    jc_layout_compare,
+    jc_job,
+    jc_job_begin,
+    jc_job_finish,
+    jc_job_free,
+    jc_job_make,
     jc_layout_free,
+    jc_long_key,
     jc_scan,
     jc_scan_all,
-    jc_scan_free,
     jc_wanted,
 )
+from jobcore._fast.table cimport RootTable
 
 import os
 
@@ -38,6 +42,7 @@ jc_crc32_setup()
 
 cdef enum:
     END_OF_FILE = -1    # JC_END_OF_FILE
+    SURE_BYTES = 64     # the key of a name of up to so many bytes is never too long
 
 # Read in one go, so that Ctrl-C is seen between two portions.
 cdef uint64_t PORTION_BYTES = <uint64_t> 1 << 29
@@ -47,23 +52,18 @@ cdef uint64_t PORTION_BYTES = <uint64_t> 1 << 29
 cdef class ZipLayout:
     """Where everything of a database lies, by its table alone.
 
+    A native thread works it out, and compares it with the index of the file, while the caller does something else.
+
     Parameters
     ----------
     specs
         As for `jobcore._fast.image.ZipImage`.
-    names, spec
-        Name of each blob, and the index of its spec.
-    places, sums
-        Offset in the file and CRC-32 of each chunk of all blobs, in order.
+    table
+        The columns.
     long_key
         Gives the key of a name that is too long for one.
     wide
         From which size or offset on a field is wide.
-
-    Attributes
-    ----------
-    ok : bool
-        Whether the places are those that follow from the rest. If not, there is nothing else to be had here.
 
     Raises
     ------
@@ -72,26 +72,22 @@ cdef class ZipLayout:
 
     Notes
     -----
-    Thread-safe: it does not change once it is made.
+    One thread makes it and calls `begin` and `finish`; it does not change any more then, and any thread may use it.
     """
 
-    def __cinit__(self, list specs, list names, list spec, list places, list sums, long_key, uint64_t wide=UINT32_MAX):
-        cdef Py_ssize_t i, n, count = len(names), index
+    def __cinit__(
+        self, list specs, RootTable table not None, long_key, uint64_t wide=UINT32_MAX
+    ):
+        cdef Py_ssize_t i
         cdef jc_spec *one
+        cdef jc_job *job = &self._job
         cdef bytes head, tail, key
-        cdef const uint8_t *text
-        cdef uint8_t *room
-        cdef size_t length
-        cdef int failed
+        jc_job_make(job)
         memset(&self._layout, 0, sizeof(self._layout))
-        self._held = (specs, names)
+        self._table = table
         self._specs = <jc_spec *> calloc(<size_t> len(specs) + 1, sizeof(jc_spec))
-        self._places = <uint64_t *> malloc((<size_t> len(places) + 1) * sizeof(uint64_t))
-        self._sums = <uint32_t *> malloc((<size_t> len(places) + 1) * sizeof(uint32_t))
-        if self._specs is NULL or self._places is NULL or self._sums is NULL:
+        if self._specs is NULL:
             raise MemoryError
-        if len(spec) != count or len(places) != len(sums):
-            raise BlobValueError(f"expected {count} specs and as many sums as places, found {len(spec)}, {len(sums)}")
         for i in range(len(specs)):
             one = &self._specs[i]
             head, tail, one.chunks, one.chunk_bytes, one.bytes, one.axes = specs[i]
@@ -100,52 +96,110 @@ cdef class ZipLayout:
             one.number = <uint32_t> i
             if one.axes > 65 or not covers(one):
                 raise BlobValueError(f"expected chunks that hold the array, found {specs[i][2:]!r}")
-        try:
-            for i in range(len(places)):
-                self._places[i] = places[i]
-                self._sums[i] = sums[i]
-        except OverflowError:
-            return  # no file has such places
-        self._layout.places, self._layout.sums = self._places, self._sums
-        self._layout.chunks = <uint64_t> len(places)
+        for i in range(table.blobs):
+            if table.spec[i] >= <size_t> len(specs):
+                raise BlobValueError(f"expected the index of one of {len(specs)} specs, found {table.spec[i]}")
+        keys = self.long_keys(long_key)
+        self._keys = <jc_long_key *> calloc(<size_t> len(keys) + 1, sizeof(jc_long_key))
+        if self._keys is NULL:
+            raise MemoryError
+        for i in range(len(keys)):
+            self._keys[i].blob, key = keys[i]
+            self._keys[i].text, self._keys[i].nbytes = <const uint8_t *> key, <size_t> len(key)
+        self._layout.places, self._layout.sums = table.places, table.sums
+        self._layout.chunks = <uint64_t> table.chunks
         self._layout.wide = wide
-        for i in range(count):
-            index = spec[i]
-            if not 0 <= index < len(specs):
-                raise BlobValueError(f"expected the index of one of {len(specs)} specs, found {index}")
-            text = <const uint8_t *> PyUnicode_AsUTF8AndSize(<str> names[i], &n)
-            room = jc_grow(&self._layout.keys, JC_MAX_KEY)
-            if room is NULL:
-                raise MemoryError
-            length = jc_escape(room, text, <size_t> n) if n else 0
-            if length == 0:
-                key = (<str> long_key(names[i])).encode("ascii")
-                length = <size_t> len(key)
-                if not 1 <= length <= JC_MAX_KEY:
-                    raise BlobValueError(f"expected a key of 1 to {JC_MAX_KEY} characters, found {key!r:.80}")
-                memcpy(room, <const uint8_t *> key, length)
-            self._layout.keys.used -= JC_MAX_KEY - length
-            failed = jc_layout_add(&self._layout, text, <size_t> n, &self._specs[index], length)
-            if failed == JC_DIFFERS:
-                return
-            if failed:
-                raise MemoryError
-        last = self._layout.blobs[count - 1].first + self._layout.blobs[count - 1].spec.chunks if count else 0
-        self._ok = last == self._layout.chunks
+        job.l, job.names, job.spec = &self._layout, table.texts, table.spec
+        job.specs, job.count = self._specs, <size_t> table.blobs
+        job.keys, job.key_count = self._keys, <size_t> len(keys)
+        self._held = [specs, keys]
 
-    def __init__(self, specs, names, spec, places, sums, long_key, wide=UINT32_MAX):
+    def __init__(self, specs, table, long_key, wide=UINT32_MAX):
         pass
 
     def __dealloc__(self):
+        jc_job_free(&self._job)
         jc_layout_free(&self._layout)
         free(self._specs)
-        free(self._places)
-        free(self._sums)
+        free(self._keys)
 
-    @property
-    def ok(self):
-        """Whether the places are those that follow from the rest."""
-        return self._ok
+    def begin(self, const uint8_t[::1] directory not None, int fd=-1, Rooms rooms=None):
+        """Begin to work it out in a native thread; to be called once.
+
+        Parameters
+        ----------
+        directory
+            The central directory of the file, to be compared with the one that the table implies. Its memory must
+            not change.
+        fd
+            File descriptor that small blobs are read of, where there are rooms.
+        rooms
+            Memory of each blob of the same table, which the thread fills.
+        """
+        cdef jc_job *job = &self._job
+        if self._begun:
+            raise BlobValueError("expected begin() to be called once, found a second call")
+        if rooms is not None:
+            if rooms.table is not self._table or not self.holds(rooms):
+                raise BlobValueError("expected rooms that were made for this table and these specs")
+            job.targets, job.fd = rooms.data, fd
+        self._begun = True
+        # A view of it is held, so that the memory stays where it is.
+        self._held += [directory, rooms]
+        if directory.shape[0]:
+            job.index, job.index_bytes = &directory[0], <size_t> directory.shape[0]
+        jc_job_begin(job)
+
+    def finish(self):
+        """Help with what is left to do, and wait for its end; to be called once, before anything else.
+
+        Returns
+        -------
+        tuple of (int or None) and (bool or None)
+            Where the header of the root document starts in the directory, None when that is not the same up to
+            there; and whether the small blobs are as they should be, None when they were not read.
+        """
+        cdef jc_job *job = &self._job
+        if not self._begun or self._ok:
+            raise BlobValueError("expected finish() to be called once, after begin()")
+        with nogil:
+            jc_job_finish(job)
+        # The arrays in them are the caller's now.
+        del self._held[2:]
+        if job.failed and job.failed != JC_DIFFERS:
+            raise MemoryError
+        if job.failed:
+            return None, None
+        self._ok = True
+        return job.root_at, (job.scan.error == 0 if job.small else None)
+
+    cdef bint holds(self, Rooms rooms) noexcept:
+        """Whether there is as much memory for each blob as its spec says."""
+        cdef Py_ssize_t i
+        cdef uint32_t spec
+        for i in range(self._table.blobs):
+            spec = self._table.spec[i]
+            if rooms.forms[spec].nbytes != self._specs[spec].bytes:
+                return False
+        return True
+
+    cdef list long_keys(self, object long_key):
+        """Give the keys that are made otherwise: index of the blob and key of each."""
+        cdef list found = []
+        cdef uint8_t room[200]
+        cdef Py_ssize_t i
+        cdef bytes key
+        for i in range(self._table.blobs):
+            if self._table.texts[i].nbytes - 1 < SURE_BYTES:
+                continue
+            # Nor is there a key for no name at all.
+            if self._table.texts[i].nbytes and jc_escape(room, self._table.texts[i].text, self._table.texts[i].nbytes):
+                continue
+            key = (<str> long_key(self._table._names[i])).encode("ascii")
+            if not 1 <= len(key) <= <Py_ssize_t> JC_MAX_KEY:
+                raise BlobValueError(f"expected a key of 1 to {JC_MAX_KEY} characters, found {key!r:.80}")
+            found.append((i, key))
+        return found
 
     @property
     def end(self):
@@ -157,30 +211,6 @@ cdef class ZipLayout:
         if not self._ok or not 0 <= blob < <Py_ssize_t> self._layout.count:
             raise BlobValueError(f"expected the index of one of {self._layout.count} blobs, found {blob}")
         return self._layout.blobs[blob].offset
-
-    def same_index(self, const uint8_t[::1] directory not None):
-        """Compare a central directory with the one that the table implies.
-
-        Parameters
-        ----------
-        directory
-            Its bytes.
-
-        Returns
-        -------
-        int or None
-            Where the header of the root document starts in it; None when it is not the same up to there.
-        """
-        cdef size_t at = 0, n = <size_t> directory.shape[0]
-        cdef const uint8_t *data = &directory[0] if n else NULL
-        cdef int failed
-        if not self._ok:
-            return None
-        with nogil:
-            failed = jc_layout_compare(&self._layout, data, n, &at)
-        if failed and failed != JC_DIFFERS:
-            raise MemoryError
-        return None if failed else at
 
     def read(self, int fd, list blobs, list arrays, int threads=2):
         """Read blobs, and check every byte of theirs: headers, payloads and documents.
@@ -253,8 +283,9 @@ cdef class ZipLayout:
                 while last < count and portion < PORTION_BYTES:
                     portion += self._layout.blobs[wanted[last].blob].spec.bytes + 1024
                     last += 1
+                scan.wanted, scan.count = wanted + first, <size_t> (last - first)
                 with nogil:
-                    failed = jc_scan_all(&scan, wanted + first, <size_t> (last - first))
+                    failed = jc_scan_all(&scan)
                 if failed == JC_DIFFERS:
                     return False
                 if failed == END_OF_FILE:
@@ -265,5 +296,4 @@ cdef class ZipLayout:
                 first = last
             return True
         finally:
-            jc_scan_free(&scan)
             free(wanted)

@@ -100,7 +100,7 @@ static size_t jc_escape(uint8_t *out, const uint8_t *name, size_t n)
     uint8_t whole[3 * JC_MAX_KEY + 8];
     uint8_t *p = whole;
     size_t length;
-    if (n > JC_MAX_KEY) {
+    if (n == 0 || n > JC_MAX_KEY) {
         return 0;
     }
     for (size_t i = 0; i < n; i++) {
@@ -187,15 +187,22 @@ static int jc_put_text(jc_buffer *b, const uint8_t *text, size_t n)
     return 0;
 }
 
-static int jc_put_number(jc_buffer *b, uint64_t value)
+/* The decimal digits of a number, at the end of the room; how many. */
+static size_t jc_digits(uint8_t digits[20], uint64_t value)
 {
-    uint8_t digits[20];
-    int n = 0;
+    size_t n = 0;
     do {
         digits[19 - n++] = (uint8_t)('0' + value % 10);
         value /= 10;
     } while (value != 0);
-    return jc_put(b, digits + 20 - n, (size_t)n);
+    return n;
+}
+
+static int jc_put_number(jc_buffer *b, uint64_t value)
+{
+    uint8_t digits[20];
+    size_t n = jc_digits(digits, value);
+    return jc_put(b, digits + 20 - n, n);
 }
 
 /* ---- zip headers ---- */

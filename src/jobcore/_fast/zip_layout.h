@@ -9,11 +9,10 @@
 #ifndef JOBCORE_FAST_ZIP_LAYOUT_H
 #define JOBCORE_FAST_ZIP_LAYOUT_H
 
-#include "chunk_io.h"
+#include "root_table.h"
 #include "zip_sink.h"
 
 #define JC_DIFFERS (-2)             /* bytes are not those that the table implies */
-#define JC_WINDOW ((uint64_t)1 << 20) /* small entries that lie side by side are read by one call */
 
 typedef struct {
     const uint8_t *name;
@@ -23,6 +22,8 @@ typedef struct {
     uint64_t offset;    /* of its first entry */
     uint64_t key;       /* where its key starts among all keys */
     uint32_t key_bytes;
+    uint32_t document_sum;
+    uint64_t document_bytes;
 } jc_place;
 
 typedef struct {
@@ -34,7 +35,7 @@ typedef struct {
     uint64_t chunks;
     uint64_t wide;
     uint64_t end;       /* offset of the root entry */
-    jc_buffer text;     /* of one document; one thread at a time */
+    jc_buffer text;     /* a name with its quotes; while it is made only */
 } jc_layout;
 
 static void jc_layout_free(jc_layout *l)
@@ -43,13 +44,6 @@ static void jc_layout_free(jc_layout *l)
     jc_buffer_free(&l->keys);
     jc_buffer_free(&l->text);
     memset(l, 0, sizeof *l);
-}
-
-static int jc_layout_text(jc_buffer *text, const jc_place *b)
-{
-    text->used = 0;
-    return jc_put(text, b->spec->head, b->spec->head_bytes) || jc_put_text(text, b->name, b->name_bytes)
-        || jc_put(text, b->spec->tail, b->spec->tail_bytes) ? ENOMEM : 0;
 }
 
 static void jc_layout_key(const jc_layout *l, const jc_place *b, jc_entry *e)
@@ -65,12 +59,43 @@ static void jc_layout_chunk(const jc_place *b, jc_entry *e, uint64_t chunk, uint
     e->offset = offset;
 }
 
-static void jc_layout_document(const jc_place *b, jc_entry *e, uint64_t size, uint64_t offset)
+static void jc_layout_document(const jc_place *b, jc_entry *e, uint64_t offset)
 {
     memcpy(e->key + b->key_bytes, "/zarr.json", 10);
     e->key_bytes = b->key_bytes + 10;
-    e->size = size;
+    e->size = b->document_bytes;
     e->offset = offset;
+}
+
+/* Length and checksum of a blob's document. */
+static int jc_layout_sum(jc_layout *l, jc_place *b)
+{
+    const jc_spec *spec = b->spec;
+    uint32_t sum = jc_crc32_update(0, spec->head, spec->head_bytes);
+    l->text.used = 0;
+    if (jc_put_text(&l->text, b->name, b->name_bytes)) {
+        return ENOMEM;
+    }
+    sum = jc_crc32_update(sum, l->text.data, l->text.used);
+    b->document_sum = jc_crc32_update(sum, spec->tail, spec->tail_bytes);
+    b->document_bytes = spec->head_bytes + l->text.used + spec->tail_bytes;
+    return 0;
+}
+
+/* Whether bytes are the document of a blob; there are as many as it has. `text` is room to work in. */
+static int jc_is_document(const jc_place *b, const uint8_t *data, jc_buffer *text)
+{
+    const jc_spec *spec = b->spec;
+    size_t quoted = (size_t)b->document_bytes - spec->head_bytes - spec->tail_bytes;
+    const uint8_t *name = data + spec->head_bytes;
+    if (memcmp(data, spec->head, spec->head_bytes) != 0 || memcmp(name + quoted, spec->tail, spec->tail_bytes) != 0) {
+        return 0;
+    }
+    if (quoted == b->name_bytes + 2) { /* nothing is escaped */
+        return name[0] == '"' && name[quoted - 1] == '"' && memcmp(name + 1, b->name, b->name_bytes) == 0;
+    }
+    text->used = 0;
+    return jc_put_text(text, b->name, b->name_bytes) == 0 && memcmp(name, text->data, quoted) == 0;
 }
 
 /* Add a blob; its key was appended to the keys already. JC_DIFFERS when the table's places are not those that follow. */
@@ -79,7 +104,7 @@ static int jc_layout_add(jc_layout *l, const uint8_t *name, size_t name_bytes, c
     jc_place *b;
     jc_entry e;
     if (l->count == l->room) {
-        size_t room = l->room ? l->room * 2 : 64;
+        size_t room = l->room ? 2 * l->room : 64;
         jc_place *blobs = realloc(l->blobs, room * sizeof *blobs);
         if (blobs == NULL) {
             return ENOMEM;
@@ -88,7 +113,7 @@ static int jc_layout_add(jc_layout *l, const uint8_t *name, size_t name_bytes, c
         l->room = room;
     }
     b = &l->blobs[l->count++];
-    *b = (jc_place){name, name_bytes, spec, 0, l->end, l->keys.used - key_bytes, (uint32_t)key_bytes};
+    *b = (jc_place){name, name_bytes, spec, 0, l->end, l->keys.used - key_bytes, (uint32_t)key_bytes, 0, 0};
     b->first = l->count > 1 ? b[-1].first + b[-1].spec->chunks : 0;
     if (spec->chunks > l->chunks - b->first) {
         return JC_DIFFERS;
@@ -102,17 +127,52 @@ static int jc_layout_add(jc_layout *l, const uint8_t *name, size_t name_bytes, c
         }
         l->end += e.size;
     }
-    if (jc_layout_text(&l->text, b)) {
+    if (jc_layout_sum(l, b)) {
         return ENOMEM;
     }
-    jc_layout_document(b, &e, l->text.used, l->end);
+    jc_layout_document(b, &e, l->end);
     l->end += jc_header_bytes(&e, l->wide) + e.size;
+    return 0;
+}
+
+/* A key that is not made of its name here, since that is too long. */
+typedef struct {
+    size_t blob;
+    const uint8_t *text;
+    size_t nbytes;
+} jc_long_key;
+
+/* Add all blobs. Long keys come in the order of their blobs. */
+static int jc_layout_all(jc_layout *l, const jc_name *names, const uint32_t *spec, const jc_spec *specs, size_t count,
+                         const jc_long_key *keys, size_t key_count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *room = jc_grow(&l->keys, JC_MAX_KEY);
+        size_t length;
+        int failed;
+        if (room == NULL) {
+            return ENOMEM;
+        }
+        if (key_count > 0 && keys->blob == i) {
+            length = keys->nbytes;
+            memcpy(room, keys->text, length);
+            keys++;
+            key_count--;
+        } else {
+            length = jc_escape(room, names[i].text, names[i].nbytes);
+        }
+        l->keys.used -= JC_MAX_KEY - length;
+        failed = jc_layout_add(l, names[i].text, names[i].nbytes, &specs[spec[i]], length);
+        if (failed) {
+            return failed;
+        }
+    }
     return 0;
 }
 
 /* Compare a central directory with the one that the table implies, but for the root at its end, whose header starts at
  * *at then. */
-static int jc_layout_compare(jc_layout *l, const uint8_t *data, size_t n, size_t *at)
+static int jc_layout_compare(const jc_layout *l, const uint8_t *data, size_t n, size_t *at)
 {
     jc_buffer header = {NULL, 0, 0};
     int failed = 0;
@@ -122,178 +182,24 @@ static int jc_layout_compare(jc_layout *l, const uint8_t *data, size_t n, size_t
         uint64_t offset = b->offset;
         jc_entry e;
         jc_layout_key(l, b, &e);
-        header.used = 0;
-        for (uint64_t chunk = 0; chunk < b->spec->chunks && !failed; chunk++) {
-            jc_layout_chunk(b, &e, chunk, offset);
-            failed = jc_put_central(&header, &e, l->sums[b->first + chunk], l->wide);
-            offset += jc_header_bytes(&e, l->wide) + e.size;
-            if (!failed && header.used > n - *at) {
-                failed = JC_DIFFERS; /* before a table that claims too much makes it too large */
+        for (uint64_t chunk = 0; chunk <= b->spec->chunks && !failed; chunk++) {
+            if (chunk < b->spec->chunks) {
+                jc_layout_chunk(b, &e, chunk, offset);
+            } else {
+                jc_layout_document(b, &e, offset);
             }
+            header.used = 0;
+            failed = jc_put_central(
+                &header, &e, chunk < b->spec->chunks ? l->sums[b->first + chunk] : b->document_sum, l->wide);
+            offset += jc_header_bytes(&e, l->wide) + e.size;
+            if (!failed && (header.used > n - *at || memcmp(header.data, data + *at, header.used) != 0)) {
+                failed = JC_DIFFERS;
+            }
+            *at += header.used;
         }
-        if (!failed) {
-            failed = jc_layout_text(&l->text, b);
-        }
-        if (!failed) {
-            jc_layout_document(b, &e, l->text.used, offset);
-            failed = jc_put_central(&header, &e, jc_crc32_update(0, l->text.data, l->text.used), l->wide);
-        }
-        if (!failed && (header.used > n - *at || memcmp(header.data, data + *at, header.used) != 0)) {
-            failed = JC_DIFFERS;
-        }
-        *at += header.used;
     }
     jc_buffer_free(&header);
     return failed;
-}
-
-/* ---- reading ---- */
-
-/* What to read: a blob, and the memory of all its bytes, or NULL to check it only. */
-typedef struct {
-    size_t blob;
-    uint8_t *target;
-} jc_wanted;
-
-typedef struct {
-    const jc_layout *l;
-    int fd;
-    int threads;
-    jc_buffer window;           /* bytes of the file, from window_start on */
-    uint64_t window_start;
-    uint64_t ahead;             /* up to where small entries follow that will be wanted */
-    jc_buffer large;            /* jc_chunk of large payloads */
-    jc_buffer sums;             /* and what they must sum up to */
-    jc_buffer text;
-} jc_scan;
-
-static int jc_pread_all(int fd, uint8_t *data, uint64_t n, uint64_t offset)
-{
-    int64_t at = (int64_t)offset;
-    return n ? jc_read_in(fd, data, (size_t)n, &at) : 0;
-}
-
-/* Bytes of the file that are to be looked at; good until the next call. */
-static int jc_scan_bytes(jc_scan *s, uint64_t offset, uint64_t n, const uint8_t **data)
-{
-    uint64_t have = s->window_start + s->window.used;
-    if (s->window.used == 0 || offset < s->window_start || offset + n > have) {
-        uint64_t most = s->ahead > offset ? s->ahead - offset : 0;
-        uint64_t size = most < JC_WINDOW ? most : JC_WINDOW;
-        int failed;
-        size = size < n ? n : size;
-        s->window.used = 0;
-        s->window_start = offset;
-        if (jc_grow(&s->window, (size_t)size) == NULL) {
-            return ENOMEM;
-        }
-        failed = jc_pread_all(s->fd, s->window.data, size, offset);
-        if (failed) {
-            return failed;
-        }
-    }
-    *data = s->window.data + (offset - s->window_start);
-    return 0;
-}
-
-/* Read the large payloads that were only noted. */
-static int jc_scan_large(jc_scan *s)
-{
-    jc_chunk *chunks = (jc_chunk *)s->large.data;
-    const uint32_t *sums = (const uint32_t *)s->sums.data;
-    size_t count = s->large.used / sizeof *chunks;
-    int failed = count ? jc_read_chunks(s->fd, chunks, count, s->threads) : 0;
-    for (size_t i = 0; i < count && !failed; i++) {
-        failed = chunks[i].error ? chunks[i].error : chunks[i].crc != sums[i] ? JC_DIFFERS : 0;
-    }
-    s->large.used = s->sums.used = 0;
-    return failed;
-}
-
-static int jc_scan_blob(jc_scan *s, const jc_wanted *wanted)
-{
-    const jc_layout *l = s->l;
-    const jc_place *b = &l->blobs[wanted->blob];
-    const jc_spec *spec = b->spec;
-    uint8_t header[JC_MAX_HEADER];
-    uint64_t offset = b->offset;
-    const uint8_t *data;
-    jc_entry e;
-    size_t head;
-    int failed;
-    jc_layout_key(l, b, &e);
-    for (uint64_t chunk = 0; chunk < spec->chunks; chunk++) {
-        uint64_t at = chunk * spec->chunk_bytes;
-        uint64_t room = spec->bytes - at < spec->chunk_bytes ? spec->bytes - at : spec->chunk_bytes;
-        uint32_t sum = l->sums[b->first + chunk];
-        uint8_t *target = wanted->target == NULL ? NULL : wanted->target + at;
-        int small;
-        jc_layout_chunk(b, &e, chunk, offset);
-        small = e.size < JC_LARGE;
-        head = jc_header_bytes(&e, l->wide);
-        failed = jc_scan_bytes(s, offset, small ? head + e.size : head, &data);
-        if (failed) {
-            return failed;
-        }
-        jc_local_header(header, &e, sum, l->wide);
-        if (memcmp(data, header, head) != 0) {
-            return JC_DIFFERS;
-        }
-        if (small) {
-            if (jc_crc32_update(0, data + head, (size_t)e.size) != sum) {
-                return JC_DIFFERS;
-            }
-            if (target != NULL) {
-                memcpy(target, data + head, (size_t)room);
-            }
-        } else {
-            jc_chunk large = {(int64_t)(offset + head), e.size, target, target == NULL ? 0 : room, 0, 0, 0};
-            if (jc_put(&s->large, &large, sizeof large) || jc_put(&s->sums, &sum, sizeof sum)) {
-                return ENOMEM;
-            }
-        }
-        offset += head + e.size;
-    }
-    if (jc_layout_text(&s->text, b)) {
-        return ENOMEM;
-    }
-    jc_layout_document(b, &e, s->text.used, offset);
-    head = jc_header_bytes(&e, l->wide);
-    failed = jc_scan_bytes(s, offset, head + e.size, &data);
-    if (failed) {
-        return failed;
-    }
-    jc_local_header(header, &e, jc_crc32_update(0, s->text.data, s->text.used), l->wide);
-    return memcmp(data, header, head) != 0 || memcmp(data + head, s->text.data, (size_t)e.size) != 0 ? JC_DIFFERS : 0;
-}
-
-/* Read blobs in order. *done of them are whole when it fails: the fault is in the next one, or later for a large payload. */
-static int jc_scan_all(jc_scan *s, const jc_wanted *wanted, size_t count)
-{
-    const jc_layout *l = s->l;
-    int failed = 0;
-    for (size_t i = 0; i < count && !failed; i++) {
-        if (i == 0 || s->ahead <= l->blobs[wanted[i].blob].offset) {
-            /* Entries lie side by side; a large payload ends what is read ahead. */
-            size_t j = i;
-            s->ahead = l->blobs[wanted[i].blob].offset;
-            while (j < count && l->blobs[wanted[j].blob].spec->chunk_bytes < JC_LARGE
-                   && (j == i || wanted[j].blob == wanted[j - 1].blob + 1)) {
-                s->ahead = wanted[j].blob + 1 < l->count ? l->blobs[wanted[j].blob + 1].offset : l->end;
-                j++;
-            }
-        }
-        failed = jc_scan_blob(s, &wanted[i]);
-    }
-    return failed ? failed : jc_scan_large(s);
-}
-
-static void jc_scan_free(jc_scan *s)
-{
-    jc_buffer_free(&s->window);
-    jc_buffer_free(&s->large);
-    jc_buffer_free(&s->sums);
-    jc_buffer_free(&s->text);
 }
 
 #endif

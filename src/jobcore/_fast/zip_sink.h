@@ -266,7 +266,11 @@ static void jc_chunk_key(jc_entry *e, size_t node_bytes, const jc_spec *spec, ui
     memcpy(p, "/c", 2);
     p += 2;
     if (spec->axes > 0) {
-        p += snprintf(p, 24, ".%llu", (unsigned long long)chunk);
+        uint8_t digits[20];
+        size_t n = jc_digits(digits, chunk);
+        *p++ = '.';
+        memcpy(p, digits + 20 - n, n);
+        p += n;
         for (uint32_t i = 1; i < spec->axes; i++) {
             memcpy(p, ".0", 2);
             p += 2;
@@ -313,9 +317,27 @@ static int jc_image_document(jc_image *m, jc_entry *e, size_t node_bytes, const 
     return jc_image_small(m, e, m->text.data, m->text.used, 0);
 }
 
-/* Add the root document: `head`, the columns, `specs` among them, and `tail`. */
+/* Add a chunk that is given as its encoded bytes, which may go as soon as this returns. e->key holds the key of the
+ * blob, of node_bytes. */
+static int jc_image_encoded(jc_image *m, jc_entry *e, size_t node_bytes, const jc_spec *spec, uint64_t chunk,
+                            const uint8_t *data, uint64_t n)
+{
+    int failed;
+    jc_chunk_key(e, node_bytes, spec, chunk);
+    e->size = n;
+    if (n < JC_LARGE) {
+        return jc_image_small(m, e, data, (size_t)n, 1);
+    }
+    failed = jc_image_begin(m, e);
+    if (!failed) {
+        failed = jc_image_piece(m, data, n);
+    }
+    return failed ? failed : jc_image_finish_chunk(m);
+}
+
+/* Add the root document: `head`, the columns, `specs` and `more` among them, and `tail`. */
 static int jc_image_root(jc_image *m, const uint8_t *head, size_t head_bytes, const uint8_t *specs, size_t specs_bytes,
-                         const uint8_t *tail, size_t tail_bytes)
+                         const uint8_t *more, size_t more_bytes, const uint8_t *tail, size_t tail_bytes)
 {
     static const char *const names[] = {"{\"name\":[", "],\"spec\":[", "],\"specs\":", ",\"place\":[", "],\"crc32\":["};
     jc_buffer *t = &m->text;
@@ -334,13 +356,57 @@ static int jc_image_root(jc_image *m, const uint8_t *head, size_t head_bytes, co
             return ENOMEM;
         }
     }
-    if (jc_put(t, "]}", 2) || jc_put(t, tail, tail_bytes)) {
+    if (jc_put(t, "]", 1) || jc_put(t, more, more_bytes) || jc_put(t, "}", 1) || jc_put(t, tail, tail_bytes)) {
         return ENOMEM;
     }
     memcpy(e.key, "zarr.json", 9);
     e.key_bytes = 9;
     e.size = t->used;
     return jc_image_small(m, &e, t->data, t->used, 0);
+}
+
+/* A blob whose array is contiguous, with its key. */
+typedef struct {
+    const uint8_t *name;
+    const uint8_t *data;
+    const jc_spec *spec;
+    size_t name_bytes, key_bytes;
+    uint8_t key[JC_MAX_KEY];
+} jc_blob;
+
+/* Add whole blobs in order. */
+static int jc_image_blobs(jc_image *m, const jc_blob *blobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const jc_blob *blob = &blobs[i];
+        jc_entry e;
+        int failed = jc_image_name(m, blob->name, blob->name_bytes, blob->spec);
+        memcpy(e.key, blob->key, blob->key_bytes);
+        for (uint64_t chunk = 0; !failed && chunk < blob->spec->chunks; chunk++) {
+            failed = jc_image_chunk(m, &e, blob->key_bytes, blob->spec, blob->data, chunk);
+        }
+        if (!failed) {
+            failed = jc_image_document(m, &e, blob->key_bytes, blob->name, blob->name_bytes, blob->spec);
+        }
+        if (failed) {
+            return failed;
+        }
+    }
+    return 0;
+}
+
+/* Add bytes as they are. */
+static int jc_image_append(jc_image *m, const uint8_t *data, size_t n)
+{
+    uint8_t *place = jc_grow(&m->batch, n);
+    if (place == NULL) {
+        return ENOMEM;
+    }
+    if (n) {
+        memcpy(place, data, n);
+    }
+    m->end += n;
+    return 0;
 }
 
 #endif

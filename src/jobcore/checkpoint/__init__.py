@@ -3,8 +3,9 @@
 from jobcore.checkpoint.background import PendingCommit
 from jobcore.checkpoint.core import PartialLoad
 from jobcore.checkpoint.handler import MetadataHandler, UploadTaskGroupBuilder
+from jobcore.checkpoint.history import History, LogFault
 from jobcore.checkpoint.lineage import EpochRecord, NodeEntry
-from jobcore.checkpoint.log import CommitLog, History, LogFault
+from jobcore.checkpoint.log import CommitLog
 from jobcore.checkpoint.manager import Manager
 from jobcore.checkpoint.managers import CheckpointManager, MultiNodeCheckpointManager
 from jobcore.checkpoint.paths import RunDirectory, db_name, get_ckpt_filename

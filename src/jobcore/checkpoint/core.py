@@ -12,12 +12,14 @@ from typing import Any, Literal, TypeAlias
 
 from jobcore.checkpoint import steps
 from jobcore.checkpoint.handler import MetadataHandler
+from jobcore.checkpoint.history import History
 from jobcore.checkpoint.lineage import Claim, EpochRecord, EpochRef, NodeEntry
-from jobcore.checkpoint.log import CommitLog, History
-from jobcore.checkpoint.paths import RunDirectory, db_name, parse_database
+from jobcore.checkpoint.log import CommitLog
+from jobcore.checkpoint.paths import RunDirectory, db_name
 from jobcore.errors import BuildError, CheckpointNotFoundError, MismatchError, NotRunError
 from jobcore.graph import BlobReference
 from jobcore.store import BackgroundSaver, PendingSave
+from jobcore.store.policies import Policies, check_policies
 from jobcore.tasks import Node, Task, TaskGroup, TaskOutput, WorkspaceType
 
 __all__ = ["EpochState", "ManagerCore", "PartialLoad", "Pending", "Run", "result_of"]
@@ -84,6 +86,8 @@ class ManagerCore:
         include: Names = None,
         exclude: Names = None,
         background: bool = False,
+        policies: Policies | None = None,
+        share: bool = True,
     ) -> None:
         if not os.fspath(db_prefix):
             raise BuildError("expected the path of a run directory as db_prefix, found an empty string")
@@ -95,6 +99,9 @@ class ManagerCore:
         self.background = background
         self._savers: dict[str, BackgroundSaver] = {}
         self._selection = steps.Selection.of(include, exclude)
+        check_policies(policies)
+        self._policies = policies
+        self._share = share
         self._directory = RunDirectory.at(db_prefix, db_type)
         self._nodes: tuple[str, ...] = ()
         self._run: Run | None = None
@@ -142,19 +149,36 @@ class ManagerCore:
 
     # -- what there is
 
-    def history(self) -> History:
-        """Read the run directory: epochs that exist, superseded ones, and records that cannot be read."""
-        return CommitLog(self._directory).read()
+    def history(self, epoch: int | None = None, *, tolerant: bool = False) -> History:
+        """Read the run directory: epochs that exist, superseded ones, and records that are damaged.
+
+        Parameters
+        ----------
+        epoch, tolerant
+            Of which records it does not matter if they cannot be read now, as for `CommitLog.read`.
+
+        Raises
+        ------
+        VersionError
+            A newer version of this library wrote a claim or a record.
+        ReadError
+            The directory, a claim or a record cannot be read now.
+        """
+        return CommitLog(self._directory).read(epoch, tolerant=tolerant)
 
     def epoch_state(self, epoch: int) -> EpochState:
-        """Tell whether an epoch is ``complete``, ``incomplete`` (databases without a record), or ``absent``."""
-        history = self.history()
+        """Tell whether an epoch is ``complete``, ``incomplete`` (databases without a record), or ``absent``.
+
+        Raises
+        ------
+        ReadError
+            That cannot be told: the directory or a file in it cannot be read now.
+        """
+        history = self.history(epoch)
         if epoch in history.epochs:
             entries = history.get(epoch).nodes.values()
             return "complete" if all(steps.opens(self._file(e), e) for e in entries) else "incomplete"
-        root = self._directory.path
-        parsed = (parse_database(path.name) for path in root.iterdir()) if root.is_dir() else ()
-        return "incomplete" if any(found is not None and found[1] == epoch for found in parsed) else "absent"
+        return "incomplete" if epoch in CommitLog(self._directory).database_epochs() else "absent"
 
     def get_ckpt_db_name(self, node_name: str | Node, epoch: int) -> str | None:
         """Return the stem ``<prefix>/<node>.<epoch>``, or None for a node that this manager does not know."""
@@ -170,7 +194,7 @@ class ManagerCore:
         CheckpointNotFoundError
             There is no such epoch, or it has no such node.
         """
-        record = self.history().get(epoch)
+        record = self.history(epoch).get(epoch)
         entry = record.nodes.get(str(node_name))
         if entry is None:
             raise CheckpointNotFoundError(
@@ -228,8 +252,12 @@ class ManagerCore:
             )
         return self._run
 
-    def _record(self, epoch: int, directory: RunDirectory | None = None) -> EpochRecord:
-        record = CommitLog(directory or self._directory).read().get(epoch)
+    def _record(
+        self, epoch: int, given: EpochRecord | None, directory: RunDirectory | None = None
+    ) -> EpochRecord:
+        record = given or CommitLog(directory or self._directory).read(epoch).get(epoch)
+        if record.epoch != epoch:
+            raise BuildError(f"expected the record of epoch {epoch}, found that of epoch {record.epoch}")
         nodes = self._nodes
         if set(record.nodes) != set(nodes):
             raise MismatchError(

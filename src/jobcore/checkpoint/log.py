@@ -11,90 +11,28 @@ import datetime
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jobcore.checkpoint import paths
-from jobcore.checkpoint.damage import is_damage
+from jobcore.checkpoint.history import History, LogFault
 from jobcore.checkpoint.lineage import Claim, EpochRecord, EpochRef, NodeEntry, chain
 from jobcore.checkpoint.paths import RunDirectory
+from jobcore.checkpoint.reading import ANOTHER_EPOCH, patiently
 from jobcore.checkpoint.sealed import open_sealed, seal
-from jobcore.errors import CheckpointNotFoundError, FormatError, SaveError, SupersededError
-from jobcore.store import files, names, open_database
+from jobcore.errors import (
+    CheckpointNotFoundError,
+    FormatError,
+    ReadError,
+    SaveError,
+    SupersededError,
+    VersionError,
+)
+from jobcore.store import files, names, open_database, publishing
 
-__all__ = ["CommitLog", "History", "LogFault"]
+__all__ = ["CommitLog"]
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class LogFault:
-    """A claim or record that could not be read; `epoch` is None for a claim."""
-
-    path: str
-    message: str
-    epoch: int | None
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What a run directory holds at one moment.
-
-    Attributes
-    ----------
-    records
-        The records that count, by ascending epoch.
-    superseded
-        Records of epochs that a later start has left behind.
-    claims
-        All readable claims by ascending generation.
-    faults
-        Claims and records that could not be read.
-    newest
-        The largest generation that any file belongs to, 0 when there is none.
-    """
-
-    directory: Path
-    records: tuple[EpochRecord, ...]
-    superseded: tuple[EpochRecord, ...]
-    claims: tuple[Claim, ...]
-    faults: tuple[LogFault, ...]
-    newest: int
-
-    @property
-    def epochs(self) -> tuple[int, ...]:
-        """The epochs that exist, ascending."""
-        return tuple(record.epoch for record in self.records)
-
-    def latest(self) -> EpochRecord | None:
-        """Return the record of the newest epoch, or None."""
-        return self.records[-1] if self.records else None
-
-    def get(self, epoch: int) -> EpochRecord:
-        """Return the record of `epoch`.
-
-        Raises
-        ------
-        CheckpointNotFoundError
-            With the epochs that there are, and why this one does not count if its record is there.
-        """
-        for record in self.records:
-            if record.epoch == epoch:
-                return record
-        there = ", ".join(map(str, self.epochs)) or "none"
-        reasons = [f"{f.path}: {f.message}" for f in self.faults if f.epoch == epoch]
-        reasons += [
-            f"the record of generation {r.generation} was superseded when a later start resumed from an earlier epoch"
-            for r in self.superseded
-            if r.epoch == epoch
-        ]
-        why = f"; {'; '.join(reasons)}" if reasons else ""
-        raise CheckpointNotFoundError(
-            f"expected a complete epoch {epoch} in {self.directory}, found epochs: {there}{why}",
-            hint='resume_from_epoch="latest" takes the newest one',
-        )
 
 
 class CommitLog:
@@ -114,28 +52,40 @@ class CommitLog:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
 
-    def read(self) -> History:
+    def read(self, epoch: int | None = None, *, tolerant: bool = False) -> History:
         """Read all claims and records. A directory that does not exist is an empty history.
+
+        Parameters
+        ----------
+        epoch
+            The only epoch that matters: a record of another one that cannot be read now is a fault, like one that is
+            damaged.
+        tolerant
+            Whether all that cannot be read now are faults. That will do for showing what there is; a run that went on
+            from the latest epoch of such a history might supersede epochs that are whole.
 
         Raises
         ------
         VersionError
             A newer version of this library wrote one of them.
-        OSError
-            One of them cannot be opened or read now, which says nothing about what it holds.
+        ReadError
+            The directory, or one of them, cannot be read now, which says nothing about what it holds.
+        CheckpointNotFoundError
+            It is no directory.
         """
         root = self.directory.path
         claims: list[Claim] = []
         records: list[EpochRecord] = []
         faults: list[LogFault] = []
-        listing = _listing(root)
+        listing = patiently(root, lambda: _listing(root))
         for name in listing:
             if (generation := paths.parse_claim(name)) is not None:
-                claim = _read(root / name, Claim.from_json, faults, None, generation)
+                claim = _read(root / name, Claim.from_json, faults, None, generation, tolerant)
                 if claim is not None:
                     claims.append(claim)
             elif (found := paths.parse_record(name)) is not None:
-                record = _read(root / name, EpochRecord.from_json, faults, *found)
+                unneeded = tolerant or epoch not in (None, found[0])
+                record = _read(root / name, EpochRecord.from_json, faults, *found, unneeded)
                 if record is not None:
                     records.append(record)
         counted = chain(claims, records)
@@ -148,6 +98,18 @@ class CommitLog:
             faults=tuple(faults),
             newest=_newest(listing),
         )
+
+    def database_epochs(self) -> frozenset[int]:
+        """Return the epochs of which a database is there, with a record or without one.
+
+        Raises
+        ------
+        ReadError
+            The directory cannot be read now.
+        """
+        root = self.directory.path
+        parsed = map(paths.parse_database, patiently(root, lambda: _listing(root)))
+        return frozenset(found[1] for found in parsed if found is not None)
 
     def claim(self, run: str, resumed_from: EpochRef | None, after: int | None = None) -> Claim:
         """Take the next free generation.
@@ -179,7 +141,7 @@ class CommitLog:
             while True:
                 claim = Claim(generation, run, resumed_from, owner=_owner(), created=_now())
                 try:
-                    files.write_new_file(self.directory.claim(generation), seal(claim.to_json()))
+                    publishing.write_new_file(self.directory.claim(generation), seal(claim.to_json()))
                 except OSError as error:
                     taken = self.directory.claim(generation).exists()
                     # Whoever took the number may have swept our temporary file away. And where files are published
@@ -202,7 +164,13 @@ class CommitLog:
         ------
         SupersededError
             One has: by a later generation, or by the same one, in a directory that was emptied meanwhile.
+        SaveError
+            The directory cannot be looked at.
         """
+        with _saving_to(self.directory.path):
+            self._check_current(claim)
+
+    def _check_current(self, claim: Claim) -> None:
         later, own = (self.directory.claim(claim.generation + step) for step in (1, 0))
         if later.exists() or not _may_be(own, claim):
             found = later if later.exists() else own
@@ -231,7 +199,7 @@ class CommitLog:
     def _commit(
         self, claim: Claim, epoch: int, nodes: Mapping[str, NodeEntry], stop: Mapping[str, Any]
     ) -> EpochRecord:
-        self.check_current(claim)
+        self._check_current(claim)
         for node, entry in nodes.items():
             path = self.directory.path / entry.file
             size = files.tree_size(path) if path.exists() else None
@@ -245,7 +213,7 @@ class CommitLog:
         )
         path = self.directory.record(epoch, claim.generation)
         try:
-            files.write_new_file(path, seal(record.to_json()))
+            publishing.write_new_file(path, seal(record.to_json()))
         except FileExistsError as error:
             raise SaveError(
                 f"expected no record of epoch {epoch} yet, found {path}",
@@ -365,14 +333,20 @@ def _read(
     faults: list[LogFault],
     epoch: int | None,
     generation: int,
+    tolerant: bool,
 ) -> _T | None:
     try:
-        value = convert(open_sealed(path), str(path))
-    except (FormatError, OSError) as error:
-        if not is_damage(error):
-            if isinstance(error, OSError) and error.filename is None:
-                error.filename = str(path)  # which an error of reading, unlike one of opening, does not know
+        instead = "" if epoch is None else ANOTHER_EPOCH
+        pauses = () if tolerant else None
+        value = patiently(path, lambda: convert(open_sealed(path), str(path)), pauses, instead=instead)
+    except VersionError:
+        raise
+    except ReadError as error:
+        if not tolerant:
             raise
+        faults.append(LogFault(str(path), error.message, epoch, generation, unread=True))
+        return None
+    except (FormatError, OSError) as error:
         faults.append(LogFault(str(path), str(error), epoch, generation))
         return None
     named = (getattr(value, "epoch", None), getattr(value, "generation", None))

@@ -15,6 +15,7 @@ from jobcore.checkpoint.core import ManagerCore, PartialLoad, Pending, Run, resu
 from jobcore.checkpoint.lineage import Claim, EpochRecord, NodeEntry
 from jobcore.checkpoint.log import CommitLog
 from jobcore.checkpoint.paths import RunDirectory, check_epoch, node_names
+from jobcore.checkpoint.reading import is_there
 from jobcore.errors import CheckpointNotFoundError, NotRunError, SupersededError
 from jobcore.graph import BlobReference
 from jobcore.runtime import Session
@@ -45,6 +46,10 @@ class Manager(ManagerCore):
         workspace itself holds, except transient ones.
     background
         Whether what `save` returns only copies the blobs, so that training goes on while they are written.
+    policies
+        What becomes of single blobs, as for `jobcore.save`; a name that a node does not have is no error there.
+    share
+        Whether arrays that share memory are stored once, as for `jobcore.save`.
 
     Notes
     -----
@@ -59,11 +64,24 @@ class Manager(ManagerCore):
         retrieve_from_epoch: int | None = None,
         path_prefix: str | os.PathLike[str] | None = None,
         path_type: str | None = None,
+        *,
+        record: EpochRecord | None = None,
     ) -> Task | TaskGroup:
         """Begin a run of this manager, and return what lists the blobs.
 
         Fresh: the tasks check that every blob can be stored, by name, before anything is trained. Resuming: they read
         the names that the epoch holds.
+
+        Parameters
+        ----------
+        nodes
+            Names of the nodes to checkpoint.
+        retrieve_from_epoch
+            The epoch to resume.
+        path_prefix, path_type
+            As for `set_params`.
+        record
+            The record of that epoch, from a `History` of the same directory; without it the directory is read for it.
 
         Raises
         ------
@@ -79,9 +97,9 @@ class Manager(ManagerCore):
         self._created = {}
         if retrieve_from_epoch is None:
             self._run = Run(uuid.uuid4().hex, None, self._directory)
-            built = {node: steps.list_step(self._selection) for node in names}
+            built = {node: steps.list_step(self._selection, self._policies) for node in names}
         else:
-            record = self._record(retrieve_from_epoch)
+            record = self._record(retrieve_from_epoch, record)
             self._run = Run(record.run, record.ref, self._directory)
             self._run.newest.update((node, self._file(entry)) for node, entry in record.nodes.items())
             built = {
@@ -254,6 +272,8 @@ class Manager(ManagerCore):
         epoch: int,
         path_prefix: str | os.PathLike[str] | None = None,
         path_type: str | None = None,  # noqa: ARG002 - a member of the protocol that only handlers use
+        *,
+        record: EpochRecord | None = None,
     ) -> Task | TaskGroup:
         """Return what loads every blob of `epoch` on every node; all checksums are verified.
 
@@ -265,6 +285,8 @@ class Manager(ManagerCore):
             Another run directory to read from, this time only.
         path_type
             Accepted for symmetry; without meaning here.
+        record
+            The record of the epoch, from a `History` of the same directory; without it the directory is read for it.
 
         Raises
         ------
@@ -273,7 +295,7 @@ class Manager(ManagerCore):
         MismatchError
             It was saved by other nodes.
         """
-        return self._build_load("checkpoint_load", epoch, None, path_prefix)
+        return self._build_load("checkpoint_load", epoch, None, path_prefix, record)
 
     def load_blobs_from_checkpoint(
         self, blob_names: Iterable[str | BlobReference], epoch: int
@@ -298,6 +320,13 @@ class Manager(ManagerCore):
         bool
             False as soon as a node has no database for this epoch; what earlier nodes loaded stays. `last_partial_load`
             has the names found and missing of each node.
+
+        Raises
+        ------
+        ReadError
+            The record cannot be read now, or nobody can tell whether a database is there.
+        TaskGroupError
+            A load failed.
         """
         wanted = frozenset(map(str, blob_names))
         self.last_partial_load = {}
@@ -305,13 +334,13 @@ class Manager(ManagerCore):
         found: dict[str, PartialLoad] = {}
         timed = Pending("checkpoint_partial_load", epoch, {})
         try:
-            record = self.history().get(epoch)
+            record = self.history(epoch).get(epoch)
         except CheckpointNotFoundError as error:
             _log.warning("%s", error)
             return False
         for node in node_names(nodes):
             entry = record.nodes.get(node)
-            if entry is None or not self._file(entry).exists():
+            if entry is None or not is_there(self._file(entry)):
                 _log.warning("epoch %d has no database of node %r", epoch, node)
                 return False
             step = steps.load_step(self._file(entry), entry, wanted, set())
@@ -333,7 +362,7 @@ class Manager(ManagerCore):
     def check_db_exists(self, epoch: int) -> Task | TaskGroup:
         """Return what puts out, for each node, whether the epoch is complete and its database opens (a bool)."""
         try:
-            nodes: Mapping[str, NodeEntry] = self.history().get(epoch).nodes
+            nodes: Mapping[str, NodeEntry] = self.history(epoch).get(epoch).nodes
         except CheckpointNotFoundError:
             nodes = {}
         built = {
@@ -355,18 +384,19 @@ class Manager(ManagerCore):
             "epoch": pending.epoch,
             "generation": claim.generation,
             "stop": dict(stop),
+            "share": self._share,
         }
         base = self._running("save").newest.get(node)
-        if self.db_type == "zarr" and base is not None and base.is_dir():
+        if self.db_type == "zarr" and base is not None and os.path.isdir(base):  # noqa: PTH112 - Path raises for what may not be looked at
             attributes["base"] = base
         if not self.background:
-            return steps.save_step(path, self._selection, attributes)
+            return steps.save_step(path, self._selection, attributes, self._policies)
         saver = self._savers.setdefault(node, BackgroundSaver())
 
         def begun(save: PendingSave) -> None:
             pending.saves[node] = save
 
-        return steps.background_save_step(path, self._selection, attributes, saver, begun)
+        return steps.background_save_step(path, self._selection, attributes, saver, begun, self._policies)
 
     def _claimed(self, method: str, after: int | None = None) -> tuple[Run, Claim]:
         """Return the run and its claim, taken now or checked to be still the newest."""
@@ -395,9 +425,10 @@ class Manager(ManagerCore):
         epoch: int,
         names: frozenset[str] | None,
         path_prefix: str | os.PathLike[str] | None,
+        given: EpochRecord | None = None,
     ) -> Task | TaskGroup:
         directory = RunDirectory.at(path_prefix, self.db_type) if path_prefix else self._directory
-        record = self._record(epoch, directory)
+        record = self._record(epoch, given, directory)
         self._created = {node: set() for node in record.nodes}
         targets = {node: directory.path / entry.file for node, entry in record.nodes.items()}
         built = {

@@ -9,6 +9,7 @@ from jobcore.checkpoint.handler import MetadataHandler
 from jobcore.checkpoint.manager import Manager
 from jobcore.checkpoint.paths import node_names
 from jobcore.errors import BuildError
+from jobcore.store.policies import Policies
 from jobcore.tasks import Node, Task, TaskGroup
 
 __all__ = ["CheckpointManager", "MultiNodeCheckpointManager"]
@@ -32,6 +33,11 @@ class CheckpointManager(Manager):
     background
         Whether an epoch is written while the next one trains; its blobs are copied first, which takes memory for one
         more state.
+    policies
+        What becomes of single blobs, as for `jobcore.save`: how they are cut and encoded, skipped, or stored as another
+        name. A name that a node does not have is no error.
+    share
+        Whether arrays that share memory are stored once, as for `jobcore.save`.
 
     See Also
     --------
@@ -48,9 +54,18 @@ class CheckpointManager(Manager):
         include: Callable[[str], bool] | Iterable[str] | None = None,
         exclude: Callable[[str], bool] | Iterable[str] | None = None,
         background: bool = False,
+        policies: Policies | None = None,
+        share: bool = True,
     ) -> None:
         super().__init__(
-            db_prefix, db_type, metadata_handler, include=include, exclude=exclude, background=background
+            db_prefix,
+            db_type,
+            metadata_handler,
+            include=include,
+            exclude=exclude,
+            background=background,
+            policies=policies,
+            share=share,
         )
         self.node_name = str(node_name)
         self._nodes = (self.node_name,)
@@ -85,6 +100,11 @@ class MultiNodeCheckpointManager(Manager):
     background
         Whether an epoch is written while the next one trains; its blobs are copied first, which takes memory for one
         more state.
+    policies
+        What becomes of single blobs, as for `jobcore.save`: how they are cut and encoded, skipped, or stored as another
+        name. A name that a node does not have is no error.
+    share
+        Whether arrays that share memory are stored once, as for `jobcore.save`.
 
     See Also
     --------

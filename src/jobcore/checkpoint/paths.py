@@ -72,7 +72,8 @@ class RunDirectory:
             raise ValueError(f"expected db_type to be one of {sorted(_SUFFIX)}, found {db_type!r}")
         if not os.fspath(prefix):
             raise ValueError("expected the path of a run directory as db_prefix, found an empty string")
-        return cls(Path(prefix).expanduser().absolute(), db_type)
+        # Path refuses the home of a user that is not there.
+        return cls(Path(os.path.expanduser(prefix)).absolute(), db_type)  # noqa: PTH111
 
     def database(self, node: str, epoch: int, generation: int) -> Path:
         """Return the path of one node's database."""

@@ -40,6 +40,8 @@ def open_sealed(path: Path) -> dict[str, Any]:
         The file is not of this form.
     ChecksumError
         It is, but the bytes are not those that were written.
+    OSError
+        It cannot be read.
     """
     data = path.read_bytes()
     framed = data.startswith(_HEAD) and data[_BODY - len(_MIDDLE) : _BODY] == _MIDDLE and data.endswith(_TAIL)
@@ -57,7 +59,12 @@ def open_sealed(path: Path) -> dict[str, Any]:
             path=str(path),
             hint="the file is damaged; the epoch it stands for does not count",
         )
-    record = json.loads(body)
+    try:
+        record = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            f"expected a JSON object in {path}, found text that is none: {error}", path=str(path)
+        ) from error
     if not isinstance(record, dict):
         raise FormatError(f"expected a JSON object in {path}, found {type(record).__name__}", path=str(path))
     return record

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobcore.checkpoint.lineage import NodeEntry
+from jobcore.checkpoint.reading import ANOTHER_EPOCH, patiently
 from jobcore.errors import CheckpointNotFoundError, FormatError
 from jobcore.store import (
     BackgroundSaver,
@@ -22,6 +23,7 @@ from jobcore.store import (
     open_database,
     write_database,
 )
+from jobcore.store.policies import Policies, for_names, skipped_names
 from jobcore.workspace import Workspace
 
 __all__ = [
@@ -83,13 +85,15 @@ class Selection:
         return chosen, left
 
 
-def list_step(selection: Selection) -> Step:
+def list_step(selection: Selection, policies: Policies | None = None) -> Step:
     """Check that every blob to be saved can be stored, and put out their names."""
 
     def list_blobs(workspace: Workspace) -> None:
         blobs, _ = selection.split(_node(workspace))
-        check_blobs(blobs)
-        workspace.feed(RESULT, {"names": list(blobs)})
+        own = for_names(policies, blobs)
+        check_blobs(blobs, policies=own)
+        left_out = skipped_names(own, blobs)
+        workspace.feed(RESULT, {"names": [name for name in blobs if name not in left_out]})
 
     return list_blobs
 
@@ -98,19 +102,24 @@ def stored_names_step(path: Path, entry: NodeEntry) -> Step:
     """Put out the names that a committed database holds."""
 
     def list_stored(workspace: Workspace) -> None:
+        workspace.feed(RESULT, {"names": patiently(path, names, instead=ANOTHER_EPOCH)})
+
+    def names() -> list[str]:
         with open_database(path, digest=entry.digest) as database:
-            workspace.feed(RESULT, {"names": [blob.name for blob in database.info.blobs]})
+            return [blob.name for blob in database.info.blobs]
 
     return list_stored
 
 
-def save_step(path: Path, selection: Selection, attributes: Mapping[str, Any]) -> Step:
+def save_step(
+    path: Path, selection: Selection, attributes: Mapping[str, Any], policies: Policies | None = None
+) -> Step:
     """Write the node's blobs to a new database at `path`."""
 
     def save(workspace: Workspace) -> None:
         begin = time.perf_counter_ns()
         blobs, left = selection.split(_node(workspace))
-        done = write_database(path, blobs, skipped=left, **attributes)
+        done = write_database(path, blobs, skipped=left, policies=for_names(policies, blobs), **attributes)
         workspace.feed(RESULT, saved(path, done, time.perf_counter_ns() - begin))
 
     return save
@@ -122,13 +131,14 @@ def background_save_step(
     attributes: Mapping[str, Any],
     saver: BackgroundSaver,
     begun: Callable[[PendingSave], None],
+    policies: Policies | None = None,
 ) -> Step:
     """Copy the node's blobs, and write them to a new database at `path` in the background."""
 
     def save(workspace: Workspace) -> None:
         begin = time.perf_counter_ns()
         blobs, left = selection.split(_node(workspace))
-        begun(saver.save(path, blobs, skipped=left, **attributes))
+        begun(saver.save(path, blobs, skipped=left, policies=for_names(policies, blobs), **attributes))
         workspace.feed(RESULT, {"ns": time.perf_counter_ns() - begin})
 
     return save
@@ -159,13 +169,18 @@ def load_step(path: Path, entry: NodeEntry, names: frozenset[str] | None, create
         begin = time.perf_counter_ns()
         target = _node(workspace)
         there = {blob.name for blob in target.local_blobs()}
-        with open_database(path, digest=entry.digest) as database:
-            stored = [blob.name for blob in database.info.blobs]
-            wanted = stored if names is None else [name for name in stored if name in names]
-            try:
-                database.load(names=wanted, into=target)
-            finally:
-                created.update(blob.name for blob in target.local_blobs() if blob.name not in there)
+
+        def read() -> tuple[list[str], list[str]]:
+            with open_database(path, digest=entry.digest) as database:
+                stored = [blob.name for blob in database.info.blobs]
+                wanted = stored if names is None else [name for name in stored if name in names]
+                try:
+                    database.load(names=wanted, into=target)
+                finally:
+                    created.update(blob.name for blob in target.local_blobs() if blob.name not in there)
+            return stored, wanted
+
+        stored, wanted = patiently(path, read, instead=ANOTHER_EPOCH)
         missing = [] if names is None else sorted(names.difference(stored))
         workspace.feed(
             RESULT,
@@ -203,10 +218,20 @@ def exists_step(path: Path | None, entry: NodeEntry | None) -> Step:
 
 
 def opens(path: Path, entry: NodeEntry) -> bool:
-    """Tell whether a database is there and has the index that its record names."""
-    try:
+    """Tell whether a database is there and has the index that its record names.
+
+    Raises
+    ------
+    ReadError
+        That cannot be told: it cannot be read now.
+    """
+
+    def read() -> bool:
         with open_database(path, digest=entry.digest):
             return True
+
+    try:
+        return patiently(path, read)
     except (FormatError, CheckpointNotFoundError):
         return False
 

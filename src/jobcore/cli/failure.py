@@ -20,6 +20,7 @@ _STANDARD = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _WORDS = {
     'resume_from_epoch="latest"': "--resume latest",
     "resume_from_epoch=None": "--resume none",
+    "resume_from_epoch the": "--resume the",
 }
 
 

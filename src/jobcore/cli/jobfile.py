@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import inspect
 import os
+import stat
 import sys
 import types
 import typing
@@ -224,10 +225,21 @@ class _FreshLoader(SourceFileLoader):
 
 
 def _existing(shown: str) -> Path:
-    file = Path(shown).expanduser()
-    if file.is_dir():
+    file = Path(os.path.expanduser(shown))  # noqa: PTH111 - Path refuses the home of a user that is not there
+    try:
+        mode = file.stat().st_mode
+        if stat.S_ISREG(mode):
+            file.open("rb").close()  # may it be read? What the file itself fails with is told otherwise
+    except (FileNotFoundError, NotADirectoryError):
+        mode = 0
+    except (OSError, ValueError) as error:
+        raise JobFileError(
+            f"expected a Python file that defines {BUILDER}, found a path that cannot be read: {shown}: "
+            f"{getattr(error, 'strerror', None) or error}"
+        ) from None
+    if stat.S_ISDIR(mode):
         raise JobFileError(f"expected a Python file that defines {BUILDER}, found the directory {shown}")
-    if not file.exists():
+    if not mode:
         close = difflib.get_close_matches(file.name, _python_files(file.parent), 1)
         meant = f"; did you mean {file.with_name(close[0])}?" if close else ""
         raise JobFileError(f"expected a Python file that defines {BUILDER}, found no file {shown}{meant}")

@@ -78,7 +78,8 @@ def _notes(run: Run) -> Iterator[str]:
             yield f"epoch {record.epoch} cannot be loaded: node {clean(node)}: {fault}"
     for found in run.history.faults:
         what = "a claim" if found.epoch is None else f"the record of epoch {found.epoch}"
-        yield f"{what} (generation {found.generation}) is damaged: {clean(found.message)}"
+        state = "cannot be read" if found.unread else "is damaged"
+        yield f"{what} (generation {found.generation}) {state}: {clean(found.message)}"
     by_generation: dict[int, list[int]] = {}
     for record in run.history.superseded:
         by_generation.setdefault(record.generation, []).append(record.epoch)
@@ -113,7 +114,13 @@ def _as_json(run: Run) -> dict[str, Any]:
         "epochs": [_record_as_json(run, record) for record in run.history.records],
         "superseded": [_record_as_json(run, record) for record in run.history.superseded],
         "faults": [
-            {"path": f.path, "epoch": f.epoch, "generation": f.generation, "message": f.message}
+            {
+                "path": f.path,
+                "epoch": f.epoch,
+                "generation": f.generation,
+                "message": f.message,
+                "unread": f.unread,
+            }
             for f in run.history.faults
         ],
         "unrecorded": list(run.unrecorded),

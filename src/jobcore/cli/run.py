@@ -24,12 +24,13 @@ from jobcore.cli.jobfile import JobFileError, SettingError, open_job_file, parse
 from jobcore.cli.story import Story, epoch_limit
 from jobcore.cli.text import clean
 from jobcore.errors import JobcoreError, SupersededError, TaskGroupError
+from jobcore.runtime import LocalSession, Terminated, terminable
 
 __all__ = ["run_command"]
 
 _INTERRUPTED = 130
 _GROUPS = ("setup", "init", "download", "exit")
-_DB_TYPE = "zarr.zip"
+_DB_TYPES = ("zarr.zip", "zarr")
 
 
 def _words(*words: str, least: int) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
@@ -50,6 +51,7 @@ class _Order:
 
     file: str
     directory: str | None
+    db_type: str
     resume: str
     settings: dict[str, str]
     on_save_failure: str | None
@@ -84,6 +86,7 @@ class _Order:
         """Return the command that goes on with this run once it has begun, or that starts the same again."""
         words = ["jobcore", "run", self.file]
         words += ["--dir", self.directory] if self.directory else []
+        words += ["--db-type", self.db_type] if self.db_type != _DB_TYPES[0] else []
         words += ["--resume", self.resume] if self.resume != "latest" and not going_on else []
         words += [word for key, text in self.settings.items() for word in ("--set", f"{key}={text}")]
         words += ["--on-save-failure", self.on_save_failure] if self.on_save_failure else []
@@ -108,6 +111,13 @@ Examples:
     metavar="RUN",
     type=click.Path(),
     help="The run directory, for checkpoints.  [default: runs/<name of FILE>]",
+)
+@click.option(
+    "--db-type",
+    type=click.Choice(_DB_TYPES),
+    default=_DB_TYPES[0],
+    show_default=True,
+    help="Save each checkpoint as one file, or as a directory that shares what has not changed with the epoch before.",
 )
 @click.option(
     "--resume",
@@ -135,6 +145,7 @@ Examples:
 def run_command(
     file: str,
     directory: str | None,
+    db_type: str,
     resume: str,
     settings: tuple[str, ...],
     on_save_failure: str | None,
@@ -147,13 +158,13 @@ def run_command(
     last complete epoch, whatever ended the run.
 
     The exit status is 0 when the job is completed, 1 when it failed, 2 when the command was used wrongly, 130 after
-    Ctrl-C.
+    Ctrl-C, 143 after SIGTERM.
     """
     try:
-        order = _Order(file, directory, resume, parse_settings(settings), on_save_failure, plain)
+        order = _Order(file, directory, db_type, resume, parse_settings(settings), on_save_failure, plain)
     except SettingError as error:
         raise click.UsageError(str(error)) from None
-    if Path(order.run).expanduser().is_file():
+    if os.path.isfile(os.path.expanduser(order.run)):  # noqa: PTH111, PTH113 - Path raises for what may not be looked at
         raise click.UsageError(
             f"--dir: expected a directory for checkpoints, found the file {clean(order.run)}"
         )
@@ -173,6 +184,8 @@ def run_command(
     except KeyboardInterrupt:
         with _leaving_at_once(when=interrupts.count > 1):
             end([f"interrupted {story.reached}", *_advice(order, story)], _INTERRUPTED)
+    except Terminated as stop:
+        end([f"ended by {stop.signal} {story.reached}", *_advice(order, story)], int(str(stop.code)))
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) and stop.code else 1
         told = f"error: the job called sys.exit({stop.code!r}) {story.reached}"
@@ -183,13 +196,12 @@ def run_command(
 
 def _train(order: _Order, story: Story, display: Display) -> None:
     from jobcore.runner import JobRunner
-    from jobcore.runtime import LocalSession
 
     with open_job_file(order.file) as job_file:
         job = job_file.build(job_file.values(order.settings))
         story.total = epoch_limit(condition.name for condition in job.stop_conditions)
         story.silent = frozenset(name for name in _GROUPS if not getattr(job, f"{name}_group").tasks())
-        manager = MultiNodeCheckpointManager(order.run, _DB_TYPE)
+        manager = MultiNodeCheckpointManager(order.run, order.db_type)
         runner = JobRunner(
             job,
             manager,
@@ -197,7 +209,7 @@ def _train(order: _Order, story: Story, display: Display) -> None:
             on_save_failure=order.policy,
             observers=[display],
         )
-        with LocalSession() as session:
+        with LocalSession() as session, terminable():
             runner.train(session)
 
 
@@ -216,7 +228,7 @@ def _advice(order: _Order, story: Story) -> list[str]:
     """Return what is safe, and how to go on; read from the directory, which knows better than any display."""
     newest = None
     with contextlib.suppress(JobcoreError, OSError):
-        newest = CommitLog(RunDirectory.at(order.run, _DB_TYPE)).read().latest()
+        newest = CommitLog(RunDirectory.at(order.run, order.db_type)).read(tolerant=True).latest()
     command = order.command(going_on=story.begun)
     if newest is None:
         return ["no epoch is complete yet", f"to start again: {command}"]

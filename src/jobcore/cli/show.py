@@ -18,12 +18,12 @@ from jobcore.cli.target import DatabaseFile, Run
 from jobcore.cli.terminal import styled
 from jobcore.cli.text import clean, count, local_time, shape, size, table
 from jobcore.errors import JobcoreError
-from jobcore.store import DatabaseInfo, inspect
+from jobcore.store import BlobInfo, DatabaseInfo, inspect
 
 __all__ = ["show_command"]
 
 _HEAD = ("name", "kind", "dtype", "shape", "bytes")
-_BYTES = (4,)
+_BYTES = (4, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,9 @@ def _note_newer_damage(run: Run, shown: EpochRecord | None) -> None:
     for fault in run.history.faults:
         if fault.epoch is not None and fault.epoch > shown.epoch:
             note = styled("note:", "yellow", sys.stderr)
+            state = "cannot be read" if fault.unread else "is damaged"
             print(
-                f"{note} the record of epoch {fault.epoch} is damaged: {clean(fault.message)}",
+                f"{note} the record of epoch {fault.epoch} {state}: {clean(fault.message)}",
                 file=sys.stderr,
             )
 
@@ -112,14 +113,28 @@ def _lines(path: str, info: DatabaseInfo, record: EpochRecord | None) -> Iterato
     width = max(len(name) for name, _ in attributes)
     yield from (f"  {name:{width}}  {text}" for name, text in attributes)
     yield ""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (clean(blob.name), blob.kind, clean(blob.dtype), shape(blob.shape), f"{blob.nbytes:,}")
         for blob in info.blobs
     ]
-    head, *body = table(_HEAD, rows, right=_BYTES)
+    titles: tuple[str, ...] = _HEAD
+    if any(blob.codecs or blob.alias_of is not None for blob in info.blobs):
+        # Of most databases this would only say the same again.
+        titles = (*_HEAD, "stored", "as")
+        rows = [
+            (*row, f"{blob.stored_bytes:,}", _stored_as(blob))
+            for row, blob in zip(rows, info.blobs, strict=True)
+        ]
+    head, *body = table(titles, rows, right=_BYTES)
     yield styled(head, "bold", sys.stdout)
     yield from body
     yield f"{count(len(info.blobs), 'blob')}, {size(sum(blob.nbytes for blob in info.blobs))}"
+
+
+def _stored_as(blob: BlobInfo) -> str:
+    if blob.alias_of is not None:
+        return f"view of {clean(blob.alias_of)}"
+    return ", ".join(blob.codecs)
 
 
 def _attributes(info: DatabaseInfo, record: EpochRecord | None) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
@@ -79,9 +80,9 @@ def find(text: str) -> DatabaseFile | Run:
     CheckpointNotFoundError
         The run has no such epoch.
     """
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))  # noqa: PTH111 - Path refuses the home of a user that is not there
     match = _AT_EPOCH.fullmatch(text)
-    if match is not None and not path.exists():
+    if match is not None and not os.path.exists(path):  # noqa: PTH110 - Path raises for what may not be looked at
         return _at(match["run"], match["epoch"])
     try:
         mode = path.stat().st_mode
@@ -119,7 +120,7 @@ def _run(path: Path, text: str) -> Run:
         raise WrongPathError(
             f"{_EXPECTED}, found {_directory(names)}: {clean(text)}{_runs_inside(path, text, names)}"
         )
-    history = CommitLog(RunDirectory.at(path, "zarr.zip")).read()
+    history = CommitLog(RunDirectory.at(path, "zarr.zip")).read(tolerant=True)
     # By its name too: the database of a record that cannot be read is no left-over.
     recorded = {found for name in names if (found := parse_record(name)) is not None}
     databases = ((name, parse_database(name)) for name in names)
@@ -135,7 +136,7 @@ def _nothing_at(path: Path, text: str, error: OSError) -> str:
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return f"{_EXPECTED}, found a path that cannot be read: {clean(text)}: {error.strerror}"
     close: list[str] = []
-    if path.parent.is_dir():
+    with contextlib.suppress(OSError):
         close = difflib.get_close_matches(path.name, sorted(entry.name for entry in path.parent.iterdir()), 1)
     meant = f"; did you mean {clean(str(path.with_name(close[0])))}?" if close else ""
     return f"{_EXPECTED}, found nothing at {clean(text)}{meant}"

@@ -4,23 +4,30 @@ Writing is all or nothing, reading checks every byte; the layout is ``docs/refer
 """
 
 from jobcore.store.background import BackgroundSaver, PendingSave, save_async
+from jobcore.store.codecs import Blosc, Zstd
 from jobcore.store.layout import ChunkPolicy
+from jobcore.store.policies import AliasOf, BlobPolicy, Skip
 from jobcore.store.read import Database, inspect, load, open_database
 from jobcore.store.records import BlobInfo, DatabaseInfo, Fault, LoadReport, VerifyReport, WriteResult
 from jobcore.store.verification import verify
 from jobcore.store.write import check_blobs, save, write_database
 
 __all__ = [
+    "AliasOf",
     "BackgroundSaver",
     "BlobInfo",
+    "BlobPolicy",
+    "Blosc",
     "ChunkPolicy",
     "Database",
     "DatabaseInfo",
     "Fault",
     "LoadReport",
     "PendingSave",
+    "Skip",
     "VerifyReport",
     "WriteResult",
+    "Zstd",
     "check_blobs",
     "inspect",
     "load",

@@ -69,7 +69,7 @@ def _agree(entries: list[Entry], table: Table) -> bool:
 def _chunk_fits(entry: Entry, table: Table, blob: int, chunk: int) -> bool:
     at = table.first[blob] + chunk
     return (
-        entry.size == table.spec_of(blob).chunk_bytes
+        entry.size == table.stored_bytes(blob, chunk)
         and entry.crc32 == table.crc32[at]
         and entry.offset + header_bytes(entry.key, entry.offset, entry.size) == table.place[at]
     )
@@ -94,7 +94,7 @@ def _explain(entries: list[Entry], table: Table) -> Iterator[Fault]:
         if chunk >= 0 and not _chunk_fits(entry, table, blob, chunk):
             faulty = True
             at = table.first[blob] + chunk
-            size = table.spec_of(blob).chunk_bytes
+            size = table.stored_bytes(blob, chunk)
             expected = f"expected {size} bytes at {table.place[at]} with CRC-32 {table.crc32[at]:08x}"
             found = f"found {entry.size} in the entry at {entry.offset} with CRC-32 {entry.crc32:08x}"
             yield Fault(key, name, f"blob {name!r:.120}, chunk {chunk}: {expected}, {found}")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jobcore._fast.image import Arena
+from jobcore._fast.arena import Arena
 
 __all__ = ["give", "release", "take", "taken"]
 

@@ -7,7 +7,6 @@ container, or a faster writer or reader of one, is a class with these methods an
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -15,28 +14,31 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from jobcore.errors import FormatError
-from jobcore.store.layout import bytes_of
+from jobcore.store.codecs import check_claim, decode
+from jobcore.store.layout import bytes_of, without_fields
 from jobcore.store.metadata import Header, Table
+from jobcore.store.names import escape
 from jobcore.store.records import Fault
 
 __all__ = [
+    "WORTH_CHECKING",
     "Casting",
     "ContainerReader",
     "Content",
+    "Encoded",
     "Output",
     "Scatter",
     "Sink",
     "Target",
     "Written",
-    "check_type",
-    "create",
-    "known_types",
-    "reader",
-    "type_of",
+    "as_stored",
+    "check_claims",
     "whole",
 ]
 
 
+#: From which size on it is found out, before there is memory for a blob, whether all of it is there.
+WORTH_CHECKING = 1 << 24
 #: Most bytes of a buffer for a scattered place.
 _BUFFER = 64 << 20
 
@@ -123,6 +125,8 @@ class Scatter:
         casting: Casting = "equiv",
         skip: int = 0,
     ) -> None:
+        if dtype is None or dtype == rows.dtype:
+            rows, dtype = without_fields(rows), None
         self._rows = rows
         self._dtype = rows.dtype if dtype is None else dtype
         self._casting = casting
@@ -184,8 +188,101 @@ def _blocks(rows: np.ndarray[Any, Any], most: int) -> Iterator[np.ndarray[Any, A
         yield rows[low : low + step]
 
 
+class Encoded:
+    """A place for a chunk that is stored encoded: its bytes are checked first, then decoded to where they go.
+
+    Parameters
+    ----------
+    table, blob
+        The table, and the index of a blob that has codecs.
+    sink
+        Where the decoded chunk goes: memory for its first bytes, a scattered place, or ``None`` to decode it only.
+    """
+
+    __slots__ = ("_codec", "_sink", "chunk_bytes")
+
+    def __init__(self, table: Table, blob: int, sink: memoryview | Scatter | None) -> None:
+        spec = table.spec_of(blob)
+        (self._codec,) = spec.codecs
+        self._sink = sink
+        self.chunk_bytes = spec.chunk_bytes
+
+    @property
+    def scattered(self) -> bool:
+        """Whether decoding takes memory beside that of the destination."""
+        return not isinstance(self._sink, memoryview) or len(self._sink) != self.chunk_bytes
+
+    def decode(self, data: memoryview) -> None:
+        """Decode the chunk and put it in place.
+
+        Parameters
+        ----------
+        data
+            What is stored; its checksum was found right.
+
+        Raises
+        ------
+        ValueError
+            It does not decode to the bytes of a chunk.
+        """
+        sink = self._sink
+        if isinstance(sink, memoryview) and len(sink) == self.chunk_bytes:
+            decode(self._codec, data, sink)
+            return
+        check_claim(self._codec, data, len(data), self.chunk_bytes)
+        chunk = bytes_of(np.empty(self.chunk_bytes, np.uint8))
+        decode(self._codec, data, chunk)
+        if isinstance(sink, memoryview):
+            sink[:] = chunk[: len(sink)]
+        elif sink is not None:
+            done = 0
+            for piece in sink.pieces():
+                piece[:] = chunk[done : done + len(piece)]
+                done += len(piece)
+
+
 #: Where the payload of one chunk goes: memory, a scattered place, or nowhere (it is only checked).
-Sink = memoryview | Scatter | None
+Sink = memoryview | Scatter | Encoded | None
+
+
+def check_claims(path: str, table: Table, blob: int, head_of: Callable[[int], bytes | bytearray]) -> None:
+    """Hold what the encoded chunks of a blob claim against the table, before there is memory for them.
+
+    Parameters
+    ----------
+    path
+        The database, for errors.
+    table, blob
+        The table, and the index of a blob. One that has no codecs, or is small, is not looked at.
+    head_of
+        Gives the first ``codecs.HEAD_BYTES`` bytes of a chunk, or all, by its number.
+
+    Raises
+    ------
+    FormatError
+        A chunk decodes to another size, or not at all.
+    """
+    spec = table.spec_of(blob)
+    if not spec.codecs or spec.nbytes < WORTH_CHECKING:
+        return
+    (codec,) = spec.codecs
+    name = table.names[blob]
+    for chunk in range(spec.chunks):
+        try:
+            check_claim(codec, head_of(chunk), table.stored_bytes(blob, chunk), spec.chunk_bytes)
+        except ValueError as error:
+            raise FormatError(
+                f"{path}: blob {name!r:.120}, chunk {chunk}: {error}",
+                path=path,
+                place=spec.chunk_key(escape(name), chunk),
+            ) from error
+
+
+def as_stored(table: Table, blob: int, sink: Sink) -> Sink:
+    """Give the place for a chunk as it is stored, given the one for its bytes."""
+    if table.spec_of(blob).codecs and not isinstance(sink, Encoded):
+        return Encoded(table, blob, sink)
+    return sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +324,21 @@ def whole(table: Table, blob: int, array: np.ndarray[Any, Any]) -> Target:
 
 
 class ContainerReader(Protocol):
-    """Gives the bytes of one database. All methods may be called from several threads at once."""
+    """Gives the bytes of one database. All methods may be called from several threads at once.
+
+    Attributes
+    ----------
+    path
+        Path of the file or directory.
+    digest
+        Digest of the database.
+    version
+        Version of the format, where the container tells it beside the root document; else ``None``.
+    """
 
     path: str
     digest: str
+    version: int | None
 
     @property
     def size_bytes(self) -> int:
@@ -238,6 +346,9 @@ class ContainerReader(Protocol):
 
     def root(self) -> bytearray:
         """Give the root document, its checksum and that of the index checked."""
+
+    def check_sizes(self, table: Table, blobs: Iterable[int], /) -> None:
+        """Refuse a table that claims more of these blobs than is there, before memory is made for it."""
 
     def read(self, table: Table, targets: Iterable[Target]) -> None:
         """Read targets, in table order, every byte of theirs checked; raise the first fault found."""
@@ -250,85 +361,3 @@ class ContainerReader(Protocol):
 
     def close(self) -> None:
         """Close the file. More than once is harmless."""
-
-
-def known_types() -> tuple[str, ...]:
-    """Give the names that `db_type` may have."""
-    return ("zarr", "zarr.zip")
-
-
-def create(db_type: str, final: str, *, durable: bool, base: str | None = None) -> Output:
-    """Begin a new database.
-
-    Parameters
-    ----------
-    db_type
-        Name of the container.
-    final
-        Absolute path that it will have.
-    durable
-        Whether it will be synced, so that the page cache is of no use.
-    base
-        Path of an earlier database, whose unchanged chunks may be shared where the container can.
-
-    Returns
-    -------
-    Output
-        Under a temporary name, which the caller removes when something fails.
-
-    Raises
-    ------
-    ValueError
-        There is no such container.
-    OSError
-        The directory may not be written.
-    """
-    from jobcore.store.dirwriter import DirectoryOutput
-    from jobcore.store.zipwriter import ZipOutput
-
-    check_type(db_type)
-    if db_type == "zarr":
-        return DirectoryOutput(final, durable=durable, base=base)
-    return ZipOutput(final, durable=durable)
-
-
-def type_of(final: str) -> str:
-    """Choose the container for an absolute path by its end."""
-    return "zarr" if final.endswith(".zarr") else "zarr.zip"
-
-
-def check_type(db_type: str) -> str:
-    """Refuse the name of a container that does not exist, and give it back otherwise."""
-    if db_type not in known_types():
-        raise ValueError(f"expected a db_type of {', '.join(known_types())}, found {db_type!r:.80}")
-    return db_type
-
-
-def reader(path: str, problems: list[FormatError] | None = None) -> ContainerReader:
-    """Open a database, a file or a directory.
-
-    Parameters
-    ----------
-    path
-        Absolute path.
-    problems
-        Where given, damage that does not keep the file from being looked at further is put here, not raised.
-
-    Returns
-    -------
-    ContainerReader
-        The reader.
-
-    Raises
-    ------
-    CheckpointNotFoundError
-        There is no such file.
-    FormatError
-        It is no database, or damaged.
-    """
-    from jobcore.store.dirreader import DirectoryReader
-    from jobcore.store.zipreader import ZipReader
-
-    if os.path.isdir(path):  # noqa: PTH112 - paths are plain text here
-        return DirectoryReader(path, problems)
-    return ZipReader(path, problems)

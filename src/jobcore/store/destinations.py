@@ -19,6 +19,7 @@ from jobcore.errors import BlobKindError, FormatError
 from jobcore.store.container import Casting, Scatter, Sink, Target
 from jobcore.store.layout import Spec, bytes_of
 from jobcore.store.overlap import covers_itself, overlaps
+from jobcore.store.sharing import Alias, same_place
 from jobcore.workspace import Blob, Workspace
 
 __all__ = ["Destination", "Item", "conflicts", "destination"]
@@ -31,9 +32,11 @@ class Item:
     Attributes
     ----------
     blob, stored, name
-        Index in the table, name there, and wanted name.
+        Number in the table, name there, and wanted name.
     spec, dtype
         Layout and true data type.
+    alias
+        What it is a view of, or ``None`` when it has bytes of its own.
     rows
         First row that is wanted and the one after the last, or ``None`` for all.
     place
@@ -42,6 +45,8 @@ class Item:
         The rule by which it becomes the data type of its array, or ``None`` when that is its own.
     twin
         Whether another blob of equal content fills the same memory, so that this one is only checked.
+    shared
+        Whether its place lies in that of its base just as it does itself, so that it is filled with that.
     array
         What is filled.
     value
@@ -57,6 +62,8 @@ class Item:
     place: Any = None
     casting: Casting | None = None
     twin: bool = False
+    alias: Alias | None = None
+    shared: bool = False
     array: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty(0))
     value: Any = None
 
@@ -130,7 +137,15 @@ class Item:
 
 
 class Destination(Protocol):
-    """Where loaded blobs go, by their wanted names. The methods are called in this order."""
+    """Where loaded blobs go, by their wanted names. The methods are called in this order.
+
+    Attributes
+    ----------
+    takes_views
+        Whether blobs that share storage are given as views of one array; otherwise `array` is filled for each.
+    """
+
+    takes_views: bool
 
     def expected(self) -> Iterable[str] | None:
         """Give the names that must come when the caller wants all; ``None`` where any will do."""
@@ -179,6 +194,8 @@ def destination(into: Workspace | Mapping[str, Any] | None) -> Destination:
 
 
 class _New:
+    takes_views = True
+
     def expected(self) -> None:
         return None
 
@@ -199,6 +216,8 @@ class _New:
 
 
 class _IntoMapping:
+    takes_views = False
+
     def __init__(self, into: Mapping[str, Any]) -> None:
         self._into = into
 
@@ -246,6 +265,9 @@ class _IntoMapping:
 
 
 class _IntoWorkspace:
+    # Each of its tensors has memory of its own.
+    takes_views = False
+
     def __init__(self, into: Workspace) -> None:
         self._into = into
 
@@ -316,6 +338,8 @@ def conflicts(items: list[Item], equal: Callable[[Item, Item], bool]) -> Iterato
         What is wrong.
     """
     tensors = [item for item in items if item.spec.kind == "tensor" and item.place is not None]
+    if any(item.alias is not None for item in tensors):
+        tensors = list(_not_shared(tensors))
     for at, other, same in overlaps([item.place for item in tensors]):
         item, before = tensors[at], tensors[other]
         if same and equal(item, before):
@@ -328,6 +352,18 @@ def conflicts(items: list[Item], equal: Callable[[Item, Item], bool]) -> Iterato
             before = handles.setdefault(id(item.place), item)
             if before is not item and not equal(item, before):
                 yield f"{before.label()} and {item.label()}: they have one destination, and they differ"
+
+
+def _not_shared(tensors: list[Item]) -> Iterator[Item]:
+    """Mark the aliases whose places share memory with those of their bases as they do, and give all others."""
+    bases = {item.blob: item for item in tensors if item.alias is None}
+    for item in tensors:
+        base = bases.get(item.alias.base) if item.alias is not None else None
+        if item.alias is not None and base is not None:
+            item.shared = same_place(item.alias, item.dtype, item.place, base.dtype, base.place)
+        # Whatever overlaps the place of a shared one overlaps that of its base too.
+        if not item.shared:
+            yield item
 
 
 def _misfit(place: object, item: Item, cast: Casting | None) -> str | None:

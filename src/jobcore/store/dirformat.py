@@ -10,7 +10,8 @@ import json
 import os
 
 from jobcore.errors import ChecksumError, FormatError
-from jobcore.store.metadata import ArrayDocuments, Header, Table, dump_root
+from jobcore.store.documents import ArrayDocuments
+from jobcore.store.metadata import Header, Table, dump_root
 
 __all__ = ["ROOT", "TRAILER", "is_database", "is_foreign", "open_root", "seal_root", "size_of"]
 
@@ -29,8 +30,8 @@ def size_of(header: Header, table: Table, root_bytes: int) -> int:
     documents = ArrayDocuments(table.specs, header.container)
     total = root_bytes
     for blob, name in enumerate(table.names):
-        spec = table.spec_of(blob)
-        total += len(documents.document(name, table.spec[blob])) + spec.chunks * (spec.chunk_bytes + TRAILER)
+        trailers = table.spec_of(blob).chunks * TRAILER
+        total += len(documents.document(name, table.spec[blob])) + table.stored_total(blob) + trailers
     return total
 
 

@@ -11,11 +11,12 @@ import errno
 import os
 
 from jobcore.errors import JobcoreError
-from jobcore.store import files
+from jobcore.store import refusals
 from jobcore.store.dirformat import TRAILER
 from jobcore.store.dirreader import DirectoryReader
-from jobcore.store.metadata import Table, parse_root
+from jobcore.store.metadata import Table
 from jobcore.store.names import escape
+from jobcore.store.parsing import parse_root
 
 __all__ = ["Base", "open_base"]
 
@@ -48,7 +49,9 @@ def open_base(path: str | None) -> Base | None:
             reader.close()
             raise
     except (JobcoreError, OSError) as error:
-        files.warn_once(path, f"nothing can be shared with an earlier database, all is written anew: {error}")
+        refusals.warn_once(
+            path, f"nothing can be shared with an earlier database, all is written anew: {error}"
+        )
         return None
 
 
@@ -76,7 +79,7 @@ class Base:
             spec, key = table.spec_of(blob), escape(name)
             for chunk in range(spec.chunks):
                 at = table.first[blob] + chunk
-                same = (table.hash[at], spec.chunk_bytes)
+                same = (table.hash[at], table.stored_bytes(blob, chunk))
                 self._chunks[same] = (spec.chunk_key(key, chunk), table.crc32c[at])
 
     def close(self) -> None:
@@ -89,9 +92,9 @@ class Base:
         Parameters
         ----------
         digest
-            128-bit hash of the chunk, in hex digits.
+            128-bit hash of the chunk as it is stored, in hex digits.
         nbytes
-            Its size, in bytes.
+            Its size as it is stored, in bytes.
         directory
             Descriptor of the new database.
         key
@@ -158,7 +161,7 @@ class Base:
             elif error.errno in _NEVER:
                 self._usable = False
                 path = self._reader.path
-                files.warn_once(
+                refusals.warn_once(
                     path, f"{path}: no hard links to it ({error.strerror}); unchanged chunks are written anew"
                 )
             return None

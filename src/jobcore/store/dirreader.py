@@ -10,72 +10,40 @@ import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jobcore._fast.crc32c import crc32c
-from jobcore._fast.hash128 import hash128
-from jobcore.errors import CheckpointNotFoundError, ChecksumError, ClosedError, FormatError
+from jobcore.errors import CheckpointNotFoundError, ClosedError, FormatError
 from jobcore.store import files
-from jobcore.store.container import Scatter, Sink, Target, whole
+from jobcore.store.codecs import HEAD_BYTES
+from jobcore.store.container import (
+    WORTH_CHECKING,
+    Encoded,
+    Scatter,
+    Target,
+    as_stored,
+    check_claims,
+    whole,
+)
+from jobcore.store.dirfiles import READ, Step, check_chunk, check_document, read_all, read_at
 from jobcore.store.dirformat import ROOT, TRAILER, is_foreign, open_root, size_of
+from jobcore.store.documents import ArrayDocuments
 from jobcore.store.identify import a_directory
-from jobcore.store.metadata import ArrayDocuments, Table, parse_root, same_document
+from jobcore.store.metadata import Table
 from jobcore.store.names import escape
+from jobcore.store.parsing import parse_root
 from jobcore.store.records import Fault
 from jobcore.store.workers import THREADS, each
 
 __all__ = ["DirectoryReader"]
 
-_PIECE = 1 << 20
-_SMALL = 1 << 16  # chunks up to this size are read by one call and copied into place
+_LARGE = 8 << 20  # chunks above this size are decoded beside their place one at a time
 _PORTION_BYTES = 1 << 28
 _PORTION_FILES = 1 << 10
 _WORTH_THREADS = 1 << 21
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
-@dataclass(slots=True)
-class _Step:
-    """One file to be checked: whose it is, what the table says of it, and where its bytes go.
-
-    Attributes
-    ----------
-    blob, chunk
-        Name of the blob, and number of the chunk or -1 for the document.
-    size
-        Bytes of the chunk.
-    crc32c, hash
-        Checksum; hash, or empty text when it is not checked.
-    sink
-        Where the chunk goes.
-    document
-        What a document should say.
-    message, error
-        What was found wrong.
-    """
-
-    key: str
-    blob: str
-    chunk: int
-    size: int = 0
-    crc32c: int = 0
-    hash: str = ""
-    sink: Sink = None
-    document: bytes = b""
-    message: str = ""
-    error: type[FormatError] = FormatError
-    cause: OSError | None = None
-
-    def wrong(
-        self, message: str, error: type[FormatError] = FormatError, cause: OSError | None = None
-    ) -> None:
-        part = "its document" if self.chunk < 0 else f"chunk {self.chunk}"
-        self.message, self.error, self.cause = f"blob {self.blob!r:.120}, {part}: {message}", error, cause
 
 
 class DirectoryReader:
@@ -102,6 +70,7 @@ class DirectoryReader:
 
     def __init__(self, path: str, problems: list[FormatError] | None = None) -> None:
         self.path = path
+        self.version: int | None = None
         self._lock = threading.Lock()  # guards _users, _closing and _size
         self._scattering = threading.Lock()  # held while the buffer of a scattered place exists
         self._users = 0
@@ -177,6 +146,56 @@ class DirectoryReader:
                     f"{self.path}: {step.message}", path=self.path, place=step.key
                 ) from step.cause
 
+    def check_sizes(self, table: Table, blobs: Iterable[int]) -> None:
+        """Refuse blobs for which the table claims more than their files hold, before there is memory for them.
+
+        Parameters
+        ----------
+        table
+            The table of the root document.
+        blobs
+            Their indices. Those that claim little are not looked at.
+
+        Raises
+        ------
+        FormatError
+            A chunk is missing, or is not as large as the table says.
+        """
+        with self._in_use():
+            for blob in blobs:
+                spec = table.spec_of(blob)
+                if spec.nbytes < WORTH_CHECKING:
+                    continue
+                name = table.names[blob]
+                for chunk in range(spec.chunks):
+                    place = spec.chunk_key(escape(name), chunk)
+                    expected = table.stored_bytes(blob, chunk) + TRAILER
+                    try:
+                        length = os.stat(place, dir_fd=self.fd).st_size
+                    except OSError:
+                        length = 0
+                    if length != expected:
+                        raise FormatError(
+                            f"{self.path}: blob {name!r:.120}, chunk {chunk}: expected a file of {expected} bytes, "
+                            f"found {length}",
+                            path=self.path,
+                            place=place,
+                        )
+                check_claims(self.path, table, blob, partial(self._head_of, table, blob))
+
+    def _head_of(self, table: Table, blob: int, chunk: int) -> bytes:
+        place = table.spec_of(blob).chunk_key(escape(table.names[blob]), chunk)
+        try:
+            fd = os.open(place, READ, dir_fd=self.fd)
+        except OSError:
+            return b""
+        try:
+            return read_at(fd, min(HEAD_BYTES, table.stored_bytes(blob, chunk)), 0)
+        except OSError:
+            return b""
+        finally:
+            files.close_quietly(fd)
+
     def faults(self, table: Table | None) -> Iterator[Fault]:
         """Check every byte of every file but those of the root.
 
@@ -224,13 +243,13 @@ class DirectoryReader:
 
     def _read_root(self) -> bytes:
         try:
-            fd = os.open(ROOT, _READ, dir_fd=self.fd)
+            fd = os.open(ROOT, READ, dir_fd=self.fd)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP):
                 raise a_directory(self.path) from error
             raise self._unreadable(error) from error
         try:
-            return _read_all(fd)
+            return read_all(fd)
         except OSError as error:
             raise self._unreadable(error) from error
         finally:
@@ -243,7 +262,7 @@ class DirectoryReader:
             place="root",
         )
 
-    def _steps(self, table: Table, targets: Iterable[Target]) -> Iterator[_Step]:
+    def _steps(self, table: Table, targets: Iterable[Target]) -> Iterator[Step]:
         documents = ArrayDocuments(table.specs, "zarr")
         for target in targets:
             blob = target.blob
@@ -251,19 +270,20 @@ class DirectoryReader:
             key = escape(name)
             for chunk, sink in enumerate(target.sinks(), target.first):
                 at = table.first[blob] + chunk
-                place = spec.chunk_key(key, chunk)
-                yield _Step(place, name, chunk, spec.chunk_bytes, table.crc32c[at], sink=sink)
-            yield _Step(f"{key}/{ROOT}", name, -1, document=documents.document(name, table.spec[blob]))
+                place, size = spec.chunk_key(key, chunk), table.stored_bytes(blob, chunk)
+                yield Step(place, name, chunk, size, table.crc32c[at], sink=as_stored(table, blob, sink))
+            yield Step(f"{key}/{ROOT}", name, -1, document=documents.document(name, table.spec[blob]))
 
-    def _all_steps(self, table: Table) -> Iterator[_Step]:
+    def _all_steps(self, table: Table) -> Iterator[Step]:
         documents = ArrayDocuments(table.specs, "zarr")
         for key, blob, chunk in table.entries():
-            name, spec = table.names[blob], table.spec_of(blob)
+            name = table.names[blob]
             if chunk < 0:
-                yield _Step(key, name, -1, document=documents.document(name, table.spec[blob]))
+                yield Step(key, name, -1, document=documents.document(name, table.spec[blob]))
             else:
-                at = table.first[blob] + chunk
-                yield _Step(key, name, chunk, spec.chunk_bytes, table.crc32c[at], table.hash[at])
+                at, size = table.first[blob] + chunk, table.stored_bytes(blob, chunk)
+                sink = as_stored(table, blob, None)
+                yield Step(key, name, chunk, size, table.crc32c[at], table.hash[at], sink)
 
     def _foreign(self, table: Table) -> Iterator[Fault]:
         """Give a fault for everything in the directory that the table knows nothing of."""
@@ -283,26 +303,26 @@ class DirectoryReader:
                     what = "a plain file" if node or name == ROOT else "a folder"
                     yield Fault(key, owner, f"{key!r:.200}: expected {what}, found something else")
 
-    def _scan(self, steps: Iterable[_Step]) -> Iterator[_Step]:
+    def _scan(self, steps: Iterable[Step]) -> Iterator[Step]:
         """Check files, a portion at a time by several threads, and give those that are faulty, in order."""
-        portion: list[_Step] = []
+        portion: list[Step] = []
         waiting = 0
         for step in steps:
             portion.append(step)
-            waiting += step.size
+            waiting += step.sink.chunk_bytes if isinstance(step.sink, Encoded) else step.size
             if waiting >= _PORTION_BYTES or len(portion) >= _PORTION_FILES:
                 yield from self._check(portion, waiting)
                 portion, waiting = [], 0
         yield from self._check(portion, waiting)
 
-    def _check(self, portion: list[_Step], nbytes: int) -> list[_Step]:
+    def _check(self, portion: list[Step], nbytes: int) -> list[Step]:
         threads = THREADS if nbytes >= _WORTH_THREADS and len(portion) > 1 else 1
         each((partial(self._check_one, step) for step in portion), threads)
         return [step for step in portion if step.message]
 
-    def _check_one(self, step: _Step) -> None:
+    def _check_one(self, step: Step) -> None:
         try:
-            fd = os.open(step.key, _READ, dir_fd=self.fd)
+            fd = os.open(step.key, READ, dir_fd=self.fd)
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
             found = "none" if missing else f"one that cannot be opened: {error.strerror}"
@@ -310,92 +330,44 @@ class DirectoryReader:
             return
         try:
             if step.chunk < 0:
-                _check_document(fd, step)
+                check_document(fd, step)
+            elif isinstance(step.sink, Encoded):
+                self._check_encoded(fd, step, step.sink)
             elif isinstance(step.sink, Scatter):
                 with self._scattering:
-                    _check_chunk(fd, step, step.sink.open())
+                    check_chunk(fd, step, step.sink.open())
                     if not step.message:
                         step.sink.close()
             else:
-                _check_chunk(fd, step, step.sink)
+                check_chunk(fd, step, step.sink)
         except OSError as error:
             # A sector that cannot be read is damage like any other: an older epoch may still be whole.
             step.wrong(f"the file cannot be read: {error.strerror or error}", cause=error)
         finally:
             files.close_quietly(fd)
 
-
-def _check_document(fd: int, step: _Step) -> None:
-    found = _read_all(fd)
-    if found != step.document and not same_document(found, step.document):
-        step.wrong("it contradicts the table of the root document")
-
-
-def _check_chunk(fd: int, step: _Step, sink: memoryview | None) -> None:
-    size = step.size
-    if size <= _SMALL:
-        data = memoryview(_read_at(fd, size + TRAILER + 1, 0))
-        payload, tail = data[:size], bytes(data[size:])
-        if len(tail) == TRAILER and sink is not None:
-            sink[:] = payload[: len(sink)]
-        found = crc32c(payload)
-        digest = hash128(payload).hex() if step.hash else ""
-        short = len(data) < size
-    else:
-        whole = bytearray(size) if step.hash else None
-        found, short = _fill(fd, size, sink if whole is None else memoryview(whole))
-        tail = b"" if short else _read_at(fd, TRAILER + 1, size)
-        digest = "" if whole is None else hash128(whole).hex()
-    if short or len(tail) != TRAILER:
+    def _check_encoded(self, fd: int, step: Step, sink: Encoded) -> None:
+        # Before there is memory for what the table claims.
         length = os.fstat(fd).st_size
-        step.wrong(f"expected a file of {size + TRAILER} bytes, found {length}")
-    elif found != step.crc32c:
-        step.wrong(f"expected CRC-32C {step.crc32c:08x}, found {found:08x}", ChecksumError)
-    elif int.from_bytes(tail, "little") != found:
-        step.wrong(f"expected CRC-32C {found:08x} after its bytes, found {tail[::-1].hex()}", ChecksumError)
-    elif digest != step.hash:
-        step.wrong(f"expected the hash {step.hash}, found {digest}", ChecksumError)
-
-
-def _fill(fd: int, size: int, sink: memoryview | None) -> tuple[int, bool]:
-    """Read a chunk, and give its checksum and whether the file ends before it does."""
-    wanted = 0 if sink is None else len(sink)
-    rest = memoryview(bytearray(min(_PIECE, size - wanted))) if wanted < size else None
-    done = found = 0
-    while done < size:
-        if sink is not None and done < wanted:
-            part = sink[done : done + _PIECE]
-        elif rest is not None:
-            part = rest[: size - done]
-        count = os.preadv(fd, [part], done)
-        if count == 0:
-            return found, True
-        found = crc32c(part[:count], found)
-        done += count
-    return found, False
-
-
-def _read_at(fd: int, size: int, at: int) -> bytes:
-    """Read `size` bytes, fewer only where the file ends: a read may stop short for any reason."""
-    data = os.pread(fd, size, at)
-    while len(data) < size and (more := os.pread(fd, size - len(data), at + len(data))):
-        data += more
-    return data
-
-
-def _read_all(fd: int) -> bytes:
-    pieces = []
-    at = 0
-    while piece := os.pread(fd, max(_PIECE, os.fstat(fd).st_size - at), at):
-        pieces.append(piece)
-        at += len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if length != step.size + TRAILER:
+            step.wrong(f"expected a file of {step.size + TRAILER} bytes, found {length}")
+            return
+        data = memoryview(bytearray(step.size))
+        check_chunk(fd, step, data)
+        if step.message:
+            return
+        large = sink.scattered and sink.chunk_bytes > _LARGE
+        try:
+            with self._scattering if large else nullcontext():
+                sink.decode(data)
+        except ValueError as error:
+            step.wrong(str(error))
 
 
 def _listing(directory: int, folder: str) -> list[tuple[str, bool]]:
     """Give the names in a folder, and whether each is a folder; a folder that is missing has none."""
     try:
-        fd = os.open(folder or ".", _READ | os.O_DIRECTORY, dir_fd=directory)
+        fd = os.open(folder or ".", READ | os.O_DIRECTORY, dir_fd=directory)
     except OSError:  # each of its files is a fault of its own
         return []
     try:

@@ -16,13 +16,14 @@ import numpy as np
 
 from jobcore._fast.crc32c import crc32c
 from jobcore._fast.hash128 import hash128
-from jobcore.store import files
+from jobcore.store import files, syncing
 from jobcore.store.container import Content, Written
 from jobcore.store.dirformat import ROOT, TRAILER, seal_root, size_of
 from jobcore.store.dirlinks import Base, open_base
 from jobcore.store.dirstage import Copies
+from jobcore.store.documents import ArrayDocuments
+from jobcore.store.encoding import Budget, cost_of, encoded_chunk
 from jobcore.store.layout import bytes_of
-from jobcore.store.metadata import ArrayDocuments
 from jobcore.store.names import escape
 from jobcore.store.workers import THREADS, each
 
@@ -32,6 +33,7 @@ _PIECE = 1 << 20
 _LARGE = 1 << 18  # blobs from this size on are shared out among threads by chunks, in bytes
 _COPIED = 1 << 20  # chunks up to this size are copied before they are looked at, in bytes
 _FEW = 256  # files up to this number stay open, to be synced one by one
+_ENCODING_BYTES = 48 << 20  # memory for chunks that are being encoded
 _MODE = 0o444  # a tool that wrote in place would change every database that has the chunk
 _ZEROS = memoryview(bytes(_PIECE))
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -67,7 +69,7 @@ class DirectoryOutput:
         os.mkdir(self.temporary)  # noqa: PTH102 - paths are plain text here
         try:
             # Opened before anything is written: so it hears of every error of the disk from here on.
-            self._fd = files.open_directory(self.temporary)
+            self._fd = syncing.open_directory(self.temporary)
         except BaseException:
             files.remove_quietly(self.temporary)
             raise
@@ -82,6 +84,7 @@ class DirectoryOutput:
         table = content.table
         chunks = table.first[-1]
         table.crc32c, table.hash = [0] * chunks, [""] * chunks
+        table.size = [0] * table.first_size[-1] if table.has_codecs else []
         self._keep = self._durable and chunks + len(table.names) < _FEW
         base = open_base(self._base)
         try:
@@ -95,15 +98,15 @@ class DirectoryOutput:
 
     def sync(self) -> None:
         """Force all files, and the names in all folders, to the disk."""
-        if not self._keep and files.sync_file_system(self._fd):
+        if not self._keep and syncing.sync_file_system(self._fd):
             return
         if self._keep:
-            each((partial(files.sync_file, fd) for fd in self._open), 2 * THREADS)
+            each((partial(syncing.sync_file, fd) for fd in self._open), 2 * THREADS)
         else:
             each(self._sync_later(), 2 * THREADS)
         for folder in self._folders:
-            files.sync_directory(f"{self.temporary}/{folder}")
-        files.sync_directory(self._fd)
+            syncing.sync_directory(f"{self.temporary}/{folder}")
+        syncing.sync_directory(self._fd)
 
     def close(self) -> None:
         """Close all files."""
@@ -179,7 +182,7 @@ class DirectoryOutput:
 def _sync_path(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        files.sync_file(fd)
+        syncing.sync_file(fd)
     finally:
         files.close_quietly(fd)
 
@@ -193,6 +196,7 @@ class _Filler:
         self._base = base
         self._documents = ArrayDocuments(content.table.specs, content.header.container)
         self._gathering = threading.Lock()  # held while a large chunk is put together: one at a time
+        self._encoding = Budget(_ENCODING_BYTES)
         self._local = threading.local()
 
     def works(self) -> Iterator[Callable[[], None]]:
@@ -228,6 +232,10 @@ class _Filler:
     def _chunk(self, blob: int, chunk: int) -> None:
         content = self._content
         spec, array = content.table.spec_of(blob), content.arrays[blob]
+        if spec.codecs:
+            with self._encoding.taken(cost_of(spec, array)):
+                self._put_encoded(blob, chunk, encoded_chunk(spec, array, chunk))
+            return
         low, high = spec.row_range(chunk)
         zeros = (spec.chunk_rows - (high - low)) * spec.row_bytes
         if not array.flags.c_contiguous:
@@ -240,14 +248,8 @@ class _Filler:
         table, out = self._content.table, self._out
         at, size = table.first[blob] + chunk, len(image) + zeros
         key = table.spec_of(blob).chunk_key(escape(table.names[blob]), chunk)
-        if self._base is not None:
-            digest = hash128(image, zeros).hex()
-            linked = self._base.link_chunk(digest, size, out.directory, key)
-            if linked is not None:
-                fd, table.crc32c[at] = linked
-                with out.done_with(fd):
-                    table.hash[at] = digest
-                return
+        if self._base is not None and self._link(at, hash128(image, zeros).hex(), size, key):
+            return
         # The hash must be that of the file, or a later epoch would be linked to bytes that it does not have. A copy
         # cannot change between the hash and the write, whatever other threads do. What is too large to be copied is
         # hashed once more after it.
@@ -263,6 +265,32 @@ class _Filler:
             if len(image) > _COPIED and hash128(image, zeros) != before:
                 before = out.hash_of(key)
         table.hash[at] = before.hex()
+
+    def _put_encoded(self, blob: int, chunk: int, data: bytes) -> None:
+        table, out = self._content.table, self._out
+        at = table.first[blob] + chunk
+        table.size[table.first_size[blob] + chunk] = len(data)
+        key = table.spec_of(blob).chunk_key(escape(table.names[blob]), chunk)
+        digest = hash128(data).hex()
+        if self._base is not None and self._link(at, digest, len(data), key):
+            return
+        table.hash[at] = digest
+        if len(data) < _LARGE:
+            table.crc32c[at] = found = crc32c(data)
+            out.create(key, data + found.to_bytes(TRAILER, "little"))
+        else:
+            table.crc32c[at] = out.create_large(key, memoryview(data), 0)
+
+    def _link(self, at: int, digest: str, size: int, key: str) -> bool:
+        """Link the file of an equal chunk of the earlier database, if it has one."""
+        assert self._base is not None
+        linked = self._base.link_chunk(digest, size, self._out.directory, key)
+        if linked is None:
+            return False
+        fd, self._content.table.crc32c[at] = linked
+        with self._out.done_with(fd):
+            self._content.table.hash[at] = digest
+        return True
 
     def _copy(self, image: memoryview) -> memoryview:
         """Copy a chunk into a buffer that its thread uses again and again."""

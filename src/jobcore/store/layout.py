@@ -16,6 +16,7 @@ import numpy as np
 
 from jobcore._dtypes import DTypeSpec, dtype_spec, is_ml_dtype
 from jobcore.errors import FormatError
+from jobcore.store.codecs import MAX_BYTES, Codec, StoredCodec, encoded_bound, parse_codecs
 
 __all__ = [
     "DATA_TYPES",
@@ -130,6 +131,8 @@ class Spec:
         Length in bytes of the last axis that stands for one element, or 0 when there is none.
     chunk_rows
         Rows of the stored array in one chunk.
+    codecs
+        The codecs that encode a chunk, as documents have them; none where chunks are stored as they are.
     stored_shape
         Shape of the Zarr array.
     chunk_shape
@@ -148,6 +151,7 @@ class Spec:
     data_type: str
     item_bytes: int
     chunk_rows: int
+    codecs: tuple[StoredCodec, ...] = ()
     stored_shape: tuple[int, ...] = field(init=False, compare=False)
     chunk_shape: tuple[int, ...] = field(init=False, compare=False)
     chunks: int = field(init=False, compare=False)
@@ -174,6 +178,11 @@ class Spec:
         """Whether the elements are stored with their highest byte first."""
         return isinstance(self.dtype, str) and self.dtype[0] == ">" and self.item_bytes == 0
 
+    @property
+    def stored_bound(self) -> int:
+        """Most bytes of a stored chunk; exactly those of each one where there are no codecs."""
+        return encoded_bound(self.chunk_bytes) if self.codecs else self.chunk_bytes
+
     def row_range(self, chunk: int) -> tuple[int, int]:
         """Give the first row of a chunk and the one after its last, without the rows that only fill it."""
         low = chunk * self.chunk_rows
@@ -188,7 +197,8 @@ class Spec:
 
     def to_json(self) -> list[Any]:
         """Give the row of the table of specs."""
-        return [self.kind, self.dtype, list(self.shape), self.data_type, self.item_bytes, self.chunk_rows]
+        row = [self.kind, self.dtype, list(self.shape), self.data_type, self.item_bytes, self.chunk_rows]
+        return [*row, list(self.codecs)] if self.codecs else row
 
     def identity(self) -> str:
         """Give a text that is equal for equal specs; `dtype` may be a dict, so specs are not hashable."""
@@ -203,10 +213,12 @@ def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 
 def without_fields(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Show a structured array as plain bytes: a copy by fields would leave out what lies between them."""
-    return array.view(np.dtype((np.void, array.itemsize))) if array.dtype.names else array
+    return array if array.dtype.names is None else array.view(np.dtype((np.void, array.itemsize)))
 
 
-def make_spec(kind: str, dtype: np.dtype[Any], shape: tuple[int, ...], policy: ChunkPolicy) -> Spec:
+def make_spec(
+    kind: str, dtype: np.dtype[Any], shape: tuple[int, ...], policy: ChunkPolicy, codec: Codec | None = None
+) -> Spec:
     """Lay out an array.
 
     Parameters
@@ -219,6 +231,8 @@ def make_spec(kind: str, dtype: np.dtype[Any], shape: tuple[int, ...], policy: C
         Shape of the blob.
     policy
         How to cut it.
+    codec
+        What encodes its chunks; nothing by default.
 
     Returns
     -------
@@ -228,10 +242,11 @@ def make_spec(kind: str, dtype: np.dtype[Any], shape: tuple[int, ...], policy: C
     data_type, item_bytes = storage_of(dtype)
     stored = (*shape, item_bytes) if item_bytes else shape
     rows = policy.rows(stored, DATA_TYPES[data_type])
-    return Spec(kind, dtype_spec(dtype), shape, data_type, item_bytes, rows)
+    codecs = (codec.stored(item_bytes or DATA_TYPES[data_type]),) if codec is not None else ()
+    return Spec(kind, dtype_spec(dtype), shape, data_type, item_bytes, rows, codecs)
 
 
-def parse_spec(row: object, where: str) -> Spec:
+def parse_spec(row: object, where: str, *, codecs: bool = False) -> Spec:
     """Read a row of the table of specs, which may come from a damaged or hostile file.
 
     Parameters
@@ -240,6 +255,8 @@ def parse_spec(row: object, where: str) -> Spec:
         The JSON value.
     where
         What to call it in an error.
+    codecs
+        Whether the version of the format has codecs; a row of an earlier one may have anything in their place.
 
     Returns
     -------
@@ -268,7 +285,11 @@ def parse_spec(row: object, where: str) -> Spec:
     total = math.prod(max(1, n) for n in shape) * max(1, item_bytes) * DATA_TYPES[data_type]
     if total > _MAX_BYTES:
         raise FormatError(f"{where}: shape {shape!r:.80} of {data_type} is larger than any array can be")
-    return Spec(kind, dtype, tuple(shape), data_type, item_bytes, chunk_rows)
+    found = parse_codecs(row[6], where) if codecs and len(row) > 6 else ()
+    spec = Spec(kind, dtype, tuple(shape), data_type, item_bytes, chunk_rows, found)
+    if found and spec.chunk_bytes > MAX_BYTES:
+        raise FormatError(f"{where}: expected at most {MAX_BYTES} bytes in a chunk, found {spec.chunk_bytes}")
+    return spec
 
 
 def _is_size(value: object) -> bool:

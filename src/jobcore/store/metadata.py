@@ -1,163 +1,42 @@
-"""The JSON documents of a database: one small one for each blob, and the root with the table of all.
+"""The root document of a database: what it says of the whole, and the table of all blobs.
 
-Their members are section 4 of ``docs/reference/format.md``.
+Its members are section 4 of ``docs/reference/format.md``.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import operator
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 from jobcore._version import __version__
-from jobcore.errors import BlobValueError, FormatError, VersionError
-from jobcore.store.layout import DATA_TYPES, Spec, parse_spec
-from jobcore.store.names import check_name, escape
+from jobcore.errors import VersionError
+from jobcore.store.documents import dumps
+from jobcore.store.layout import Spec
+from jobcore.store.names import escape
+from jobcore.store.sharing import Alias
 
 __all__ = [
     "FORMAT",
-    "ArrayDocuments",
+    "FORMAT_3",
     "Header",
     "Table",
-    "check_json",
     "dump_root",
-    "dumps",
-    "parse_root",
+    "extra_columns",
+    "lowest_version",
+    "plain_version",
     "root_frame",
-    "same_document",
+    "version_error",
 ]
 
 #: The version of the format that a plain ``zarr.zip`` has.
 FORMAT = 1
-#: The version of the directory container.
+#: The version of a plain directory.
 FORMAT_2 = 2
+#: The version that has codecs, in both containers.
+FORMAT_3 = 3
 WRITER = f"jobcore {__version__}"
-_MAX_DEPTH = 64
-_HASH = re.compile(r"[0-9a-f]{32}")
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def dumps(value: Any) -> bytes:
-    """Write compact JSON, the same bytes for the same value."""
-    return _encode(value).encode()
-
-
-class ArrayDocuments:
-    """The ``zarr.json`` of each blob.
-
-    Most blobs of a database share a few specs, so everything but the name is made once for each.
-
-    Parameters
-    ----------
-    specs
-        The distinct specs.
-    container
-        Name of the container, which decides the codecs.
-    """
-
-    def __init__(self, specs: Sequence[Spec], container: str = "zarr.zip") -> None:
-        self._frames = [_frame(spec, container) for spec in specs]
-
-    @property
-    def frames(self) -> list[tuple[bytes, bytes]]:
-        """The text before and after the name, of each spec."""
-        return self._frames
-
-    def document(self, name: str, spec: int) -> bytes:
-        """Give the document of a blob.
-
-        Parameters
-        ----------
-        name
-            Name of the blob.
-        spec
-            Index of its spec.
-
-        Returns
-        -------
-        bytes
-            UTF-8 JSON text.
-        """
-        head, tail = self._frames[spec]
-        return head + _encode(name).encode() + tail
-
-
-def native_specs(table: Table) -> list[tuple[bytes, bytes, int, int, int, int]]:
-    """Give the specs of a table as native code takes them."""
-    return [
-        (head, tail, spec.chunks, spec.chunk_bytes, spec.nbytes, len(spec.stored_shape))
-        for (head, tail), spec in zip(ArrayDocuments(table.specs).frames, table.specs, strict=True)
-    ]
-
-
-def _frame(spec: Spec, container: str) -> tuple[bytes, bytes]:
-    codec: dict[str, Any] = {"name": "bytes"}
-    if DATA_TYPES[spec.data_type] > 1:
-        codec["configuration"] = {"endian": "big" if spec.big_endian else "little"}
-    codecs = [codec]
-    if container == "zarr":
-        codecs.append({"name": "crc32c"})
-    document = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": list(spec.stored_shape),
-        "data_type": spec.data_type,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(spec.chunk_shape)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-        "fill_value": _fill_value(spec.data_type),
-        "codecs": codecs,
-        "dimension_names": _dimension_names(spec.stored_shape),
-        "attributes": {"jobcore": {"kind": spec.kind, "dtype": spec.dtype}},
-    }
-    text = dumps(document)
-    # Quotes inside a text are escaped, so no field of a structured type can look like this.
-    mark = b'"attributes":{"jobcore":{'
-    at = text.index(mark) + len(mark)
-    return text[:at] + b'"name":', b"," + text[at:]
-
-
-def _fill_value(data_type: str) -> Any:
-    if data_type == "bool":
-        return False
-    if data_type.startswith("complex"):
-        return ["NaN", "NaN"]
-    return "NaN" if data_type.startswith("float") else 0
-
-
-def _dimension_names(shape: tuple[int, ...]) -> list[str]:
-    names: list[str] = []
-    seen: dict[int, int] = {}
-    for length in shape:
-        seen[length] = count = seen.get(length, 0) + 1
-        names.append(f"d{length}" if count == 1 else f"d{length}_{count}")
-    return names
-
-
-def same_document(found: bytes | memoryview, implied: bytes) -> bool:
-    """Tell whether a document says what the table implies.
-
-    Another writer may order and space its text otherwise, and add members; what is implied must be there.
-    """
-    try:
-        return _covers(json.loads(bytes(found)), json.loads(implied))
-    except (ValueError, RecursionError):
-        return False
-
-
-def _covers(found: object, implied: object) -> bool:
-    if isinstance(implied, dict):
-        return isinstance(found, dict) and all(
-            key in found and _covers(found[key], value) for key, value in implied.items()
-        )
-    if isinstance(implied, list):
-        return isinstance(found, list) and len(found) == len(implied) and all(map(_covers, found, implied))
-    # 1 == True == 1.0 in Python, not in JSON.
-    return type(found) is type(implied) and found == implied
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +52,17 @@ class Header:
     skipped: tuple[tuple[str, str], ...] = ()
     writer: str = WRITER
     container: str = "zarr.zip"
+    version: int = 0
 
     @property
     def format(self) -> int:
-        """The lowest version of the format that can say all this."""
-        return FORMAT if self.container == "zarr.zip" else FORMAT_2
+        """The version of the format; where none is set, that of a plain database in its container."""
+        return self.version or plain_version(self.container)
+
+
+def plain_version(container: str) -> int:
+    """Give the version of a database that has neither codecs nor aliases."""
+    return FORMAT_2 if container == "zarr" else FORMAT
 
 
 @dataclass(slots=True)
@@ -198,8 +83,14 @@ class Table:
         Checksum of each chunk.
     crc32c, hash
         In a directory, in place of the two before: checksum and 128-bit hash of each chunk, as hex digits.
+    size
+        Bytes stored of each chunk that is encoded; of blobs without codecs there is none.
+    aliases
+        Blobs that are views of others. Where blobs are numbered, they come after all in `names`.
     first
         Index in `place` of each blob's first chunk, and the number of all chunks at the end.
+    first_size
+        Likewise in `size`; empty where no spec has codecs.
     """
 
     names: list[str]
@@ -209,11 +100,54 @@ class Table:
     crc32: list[int] = field(default_factory=list)
     crc32c: list[int] = field(default_factory=list)
     hash: list[str] = field(default_factory=list)
+    size: list[int] = field(default_factory=list)
+    aliases: list[Alias] = field(default_factory=list)
     first: list[int] = field(init=False)
+    first_size: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         chunks = [spec.chunks for spec in self.specs]
         self.first = list(accumulate(map(chunks.__getitem__, self.spec), initial=0))
+        self.first_size = []
+        if self.has_codecs:
+            encoded = [spec.chunks if spec.codecs else 0 for spec in self.specs]
+            self.first_size = list(accumulate(map(encoded.__getitem__, self.spec), initial=0))
+
+    @property
+    def has_codecs(self) -> bool:
+        """Whether chunks of some blob are encoded."""
+        return any(spec.codecs for spec in self.specs)
+
+    def stored_bytes(self, blob: int, chunk: int) -> int:
+        """Give the bytes that are stored of a chunk, its checksum in a directory not counted."""
+        spec = self.spec_of(blob)
+        return self.size[self.first_size[blob] + chunk] if spec.codecs else spec.chunk_bytes
+
+    def stored_total(self, blob: int) -> int:
+        """Give the bytes that are stored of all chunks of a blob, likewise."""
+        spec = self.spec_of(blob)
+        if not spec.codecs:
+            return spec.chunks * spec.chunk_bytes
+        return sum(self.size[self.first_size[blob] : self.first_size[blob + 1]])
+
+    @property
+    def count(self) -> int:
+        """Number of all blobs."""
+        return len(self.names) + len(self.aliases)
+
+    def listing(self) -> dict[str, int]:
+        """Give the number of each blob by its name, in the order in which the blobs were given."""
+        if not self.aliases:
+            return {name: blob for blob, name in enumerate(self.names)}
+        at = {alias.position: blob for blob, alias in enumerate(self.aliases, len(self.names))}
+        others = iter(range(len(self.names)))
+        order = [at[i] if i in at else next(others) for i in range(self.count)]
+        return {self.name_of(blob): blob for blob in order}
+
+    def name_of(self, blob: int) -> str:
+        """Give the name of the blob of that number."""
+        names = self.names
+        return names[blob] if blob < len(names) else self.aliases[blob - len(names)].name
 
     def spec_of(self, blob: int) -> Spec:
         """Give the spec of the blob of that index."""
@@ -255,6 +189,7 @@ def dump_root(header: Header, table: Table) -> bytes:
         "spec": table.spec,
         "specs": [spec.to_json() for spec in table.specs],
         **_chunk_columns(header, table),
+        **_extra_columns(table),
     }
     head, tail = root_frame(header)
     return head + dumps(columns) + tail
@@ -264,6 +199,25 @@ def _chunk_columns(header: Header, table: Table) -> dict[str, list[Any]]:
     if header.container == "zarr":
         return {"crc32c": table.crc32c, "hash": table.hash}
     return {"place": table.place, "crc32": table.crc32}
+
+
+def _extra_columns(table: Table) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"size": table.size} if table.has_codecs else {}
+    if table.aliases:
+        columns["alias"] = [alias.to_json() for alias in table.aliases]
+    return columns
+
+
+def extra_columns(table: Table) -> bytes:
+    """Write the columns that only some databases have, as JSON text that follows the other columns."""
+    return b"".join(
+        b"," + dumps(name) + b":" + dumps(column) for name, column in _extra_columns(table).items()
+    )
+
+
+def lowest_version(container: str, table: Table) -> int:
+    """Give the lowest version of the format that can say what a table has to say."""
+    return FORMAT_3 if _extra_columns(table) else plain_version(container)
 
 
 def root_frame(header: Header) -> tuple[bytes, bytes]:
@@ -286,183 +240,11 @@ def root_frame(header: Header) -> tuple[bytes, bytes]:
     return text[:-3] + b',"blobs":', b"}}}"
 
 
-def parse_root(data: bytes | bytearray, path: str) -> tuple[Header, Table]:
-    """Read the root document, which may come from a damaged or hostile file.
-
-    Parameters
-    ----------
-    data
-        The text.
-    path
-        The file, for errors.
-
-    Returns
-    -------
-    tuple of Header and Table
-        Every number of the table is in range; places are in order, but not yet held against the file.
-
-    Raises
-    ------
-    VersionError
-        The format has another version.
-    FormatError
-        The document breaks a rule of the format.
-    """
-    try:
-        root = json.loads(data)
-        inner = root["attributes"]["jobcore"]
-        version = inner["format"]
-        expected = FORMAT_2 if inner.get("container") == "zarr" else FORMAT
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(
-            f"{path}: root document: expected the attributes of a jobcore database, found "
-            f"{bytes(data[:60])!r} ({type(error).__name__}: {error})",
-            path=path,
-            place="root",
-        ) from error
-    if type(version) is not int or version != expected:
-        raise version_error(path, version, expected)
-    try:
-        header = _parse_header(inner)
-        return header, _parse_table(inner["blobs"], header.container)
-    except (FormatError, KeyError, TypeError, ValueError) as error:
-        text = error.message if isinstance(error, FormatError) else f"{type(error).__name__}: {error}"
-        raise FormatError(f"{path}: root document: {text}", path=path, place="root") from error
-
-
-def version_error(path: str, found: object, expected: int = FORMAT) -> VersionError:
-    """Make the error for a format version that is not known."""
+def version_error(path: str, found: object, plain: int = FORMAT) -> VersionError:
+    """Make the error for a format version that is not known in a container, whose plain version is given."""
     return VersionError(
-        f"{path}: expected format version {expected}, found {found!r:.40}",
+        f"{path}: expected format version {plain} or {FORMAT_3}, found {found!r:.40}",
         path=path,
         place="root",
         hint="a newer jobcore wrote it: pip install -U jobcore",
     )
-
-
-def _parse_header(inner: dict[str, Any]) -> Header:
-    for name in ("run", "node", "writer", "container"):
-        _expect(isinstance(inner[name], str), f"{name} as text", inner[name])
-    for name in ("epoch", "generation"):
-        _expect(inner[name] is None or type(inner[name]) is int, f"{name} as an integer or null", inner[name])
-    skipped = inner["skipped"]
-    _expect(isinstance(skipped, list), "skipped as an array", skipped)
-    for pair in skipped:
-        good = isinstance(pair, list) and len(pair) >= 2 and all(isinstance(text, str) for text in pair[:2])
-        _expect(good, "[name, reason]", pair)
-    return Header(
-        run=inner["run"],
-        node=inner["node"],
-        epoch=inner["epoch"],
-        generation=inner["generation"],
-        stop=inner["stop"],
-        user=inner["user"],
-        skipped=tuple((pair[0], pair[1]) for pair in skipped),
-        writer=inner["writer"],
-        container=inner["container"],
-    )
-
-
-def _parse_table(blobs: dict[str, Any], container: str) -> Table:
-    names, spec = blobs["name"], blobs["spec"]
-    first, second = ("crc32c", "hash") if container == "zarr" else ("crc32", "place")
-    sums, other = blobs[first], blobs[second]
-    for column in (names, spec, sums, other, blobs["specs"]):
-        _expect(isinstance(column, list), "columns as arrays", column)
-    specs = [parse_spec(row, f"specs[{i}]") for i, row in enumerate(blobs["specs"])]
-    _check_names(names)
-    _expect(len(set(names)) == len(names), "each name once", f"{len(names) - len(set(names))} repeated")
-    _expect(len(spec) == len(names), f"a spec for each of {len(names)} blobs", f"{len(spec)} specs")
-    _expect(_integers(spec, len(specs)), "indices into specs", "another value")
-    # Before anything is made for each chunk: a table may claim more chunks than any file could hold.
-    counts = [one.chunks for one in specs]
-    chunks = sum(map(counts.__getitem__, spec))
-    _expect(len(sums) == chunks, f"checksums of {chunks} chunks", f"{len(sums)}")
-    _expect(_integers(sums, 2**32), "32-bit checksums", "another value")
-    if container == "zarr":
-        _expect(len(other) == chunks, f"hashes of {chunks} chunks", f"{len(other)}")
-        _expect(
-            all(isinstance(text, str) and _HASH.fullmatch(text) for text in other), "hashes", "another value"
-        )
-        return Table(names, spec, specs, crc32c=sums, hash=other)
-    _expect(len(other) == chunks, f"places of {chunks} chunks", f"{len(other)}")
-    _expect(_integers(other, 2**63), "places as offsets in a file", "another value")
-    # Of the specs in use only: any other may claim more chunks than memory could list.
-    sizes = {i: (specs[i].chunk_bytes,) * specs[i].chunks for i in set(spec)}
-    ends = map(operator.add, other, chain.from_iterable(map(sizes.__getitem__, spec)))
-    _expect(all(map(operator.ge, other[1:], ends)), "places in order and apart", "chunks that overlap")
-    return Table(names, spec, specs, other, sums)
-
-
-def _check_names(names: list[Any]) -> None:
-    # All at once, since each by itself would be most of the time that it takes to open a database of many.
-    try:
-        if set(map(type, names)) <= {str} and "" not in names:
-            "".join(names).encode()
-            return
-    except UnicodeEncodeError:
-        pass
-    for name in names:
-        reason = check_name(name)
-        if reason is not None:
-            raise FormatError(f"name {name!r:.80}: {reason}")
-
-
-def _integers(values: list[Any], stop: int) -> bool:
-    return not values or (set(map(type, values)) == {int} and min(values) >= 0 and max(values) < stop)
-
-
-def _expect(good: bool, expected: str, found: object) -> None:
-    if not good:
-        raise FormatError(f"expected {expected}, found {found!r:.120}")
-
-
-def check_json(value: object, where: str, depth: int = 0) -> None:
-    """Refuse what JSON cannot hold or would give back as something else.
-
-    Parameters
-    ----------
-    value
-        None, bool, int of up to 64 bits, finite float, str, list, or dict with str keys.
-    where
-        What to call it in an error.
-    depth
-        How deep it lies in the whole.
-
-    Raises
-    ------
-    BlobValueError
-        A leaf does not fit; the text gives its path, such as ``user['lr'][2]``.
-    """
-    if value is None or isinstance(value, bool):
-        return
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise BlobValueError(f"{where}: expected Unicode text, found a lone surrogate") from error
-    elif isinstance(value, int):
-        if not -(2**63) <= value < 2**64:
-            raise BlobValueError(f"{where}: expected an integer of at most 64 bits, found a larger one")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise BlobValueError(
-                f"{where}: expected a finite number, found {value!r}", hint="use None or text"
-            )
-    elif isinstance(value, list | dict):
-        if depth == _MAX_DEPTH:
-            raise BlobValueError(f"{where:.200}: nested deeper than {_MAX_DEPTH} levels")
-        if isinstance(value, list):
-            for i, item in enumerate(value):
-                check_json(item, f"{where}[{i}]", depth + 1)
-            return
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise BlobValueError(f"{where}: expected keys of type str, found {key!r:.80}")
-            check_json(key, f"{where}[{key!r}]", depth + 1)
-            check_json(item, f"{where}[{key!r}]", depth + 1)
-    else:
-        raise BlobValueError(
-            f"{where}: expected None, bool, int, float, str, list or dict, found {type(value).__qualname__}",
-            hint="convert with float(), int(), list() or str(), or store it as a blob",
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from jobcore.store.layout import KINDS, Spec, storage_of
 from jobcore.store.metadata import Table
 from jobcore.store.records import LoadReport
 from jobcore.store.selection import Names, Rename, closest, select
+from jobcore.store.sharing import Alias, alias_spec, view_of
 
 __all__ = ["LoadPlan", "Request"]
 
@@ -52,7 +53,7 @@ class LoadPlan:
     def __init__(self, path: str, table: Table) -> None:
         self._path = path
         self._table = table
-        self._blobs = {name: blob for blob, name in enumerate(table.names)}
+        self._blobs = table.listing()
 
     def items(self, target: Destination, request: Request) -> list[Item]:
         """Decide what is loaded.
@@ -83,16 +84,12 @@ class LoadPlan:
         items: list[Item] = []
         misfits: list[str] = []
         unexpected: list[tuple[str, str]] = []
-        dtypes: dict[int, np.dtype[Any]] = {}
+        make = self._maker()
         for stored, name in selection.chosen:
             if not target.has(name):
                 unexpected.append((stored, name))
                 continue
-            blob = self._blobs[stored]
-            index = self._table.spec[blob]
-            if index not in dtypes:
-                dtypes[index] = self._dtype(stored, self._table.specs[index])
-            item = Item(blob, stored, name, self._table.specs[index], dtypes[index])
+            item = make(stored, name)
             problem = target.problem(item, request.cast)
             if problem is not None:
                 misfits.append(f"{item.label()}: {problem}")
@@ -116,6 +113,52 @@ class LoadPlan:
         self.refuse(list(conflicts(items, self._equal)))
         self._tell(items, [name for name, _ in missing], [stored for stored, _ in unexpected], request.report)
         return items
+
+    def base(self, blob: int) -> Item:
+        """Make the item of a blob that nobody asked for, but of which an alias is a view."""
+        name = self._table.names[blob]
+        return self._maker()(name, name)
+
+    def aliases(self) -> list[tuple[Alias, np.dtype[Any]]] | None:
+        """Give all aliases with their true data types, every one checked; ``None`` as for :meth:`dtypes`."""
+        try:
+            return [(alias, self._of_alias(alias)[1]) for alias in self._table.aliases]
+        except FormatError:
+            return None
+
+    def view(
+        self, alias: Alias, dtype: np.dtype[Any], base: np.ndarray[Any, Any], skipped: int = 0
+    ) -> np.ndarray[Any, Any]:
+        """Make the view that an alias is, as :func:`~jobcore.store.sharing.view_of` does."""
+        try:
+            return view_of(alias, dtype, base, skipped)
+        except FormatError as error:
+            raise self._wrong(alias.name, error.message, error.hint) from error
+
+    def _maker(self) -> Callable[[str, str], Item]:
+        table = self._table
+        dtypes: dict[int, np.dtype[Any]] = {}
+        own = len(table.names)
+
+        def make(stored: str, name: str) -> Item:
+            blob = self._blobs[stored]
+            if blob >= own:
+                alias = table.aliases[blob - own]
+                return Item(blob, stored, name, *self._of_alias(alias), alias=alias)
+            index = table.spec[blob]
+            if index not in dtypes:
+                dtypes[index] = self._dtype(stored, table.specs[index])
+            return Item(blob, stored, name, table.specs[index], dtypes[index])
+
+        return make
+
+    def _of_alias(self, alias: Alias) -> tuple[Spec, np.dtype[Any]]:
+        try:
+            dtype = dtype_from_spec(alias.dtype)
+            base = self._table.names[alias.base]
+            return alias_spec(alias, dtype, base, self._table.spec_of(alias.base)), dtype
+        except FormatError as error:
+            raise self._wrong(alias.name, error.message, error.hint) from error
 
     def dtypes(self) -> list[np.dtype[Any]] | None:
         """Give the true data type of each spec, every one checked; ``None`` where one is not as it should be."""
@@ -171,21 +214,32 @@ class LoadPlan:
     def _equal(self, one: Item, other: Item) -> bool:
         # By what the table says of the chunks; both blobs are read and checked all the same.
         table = self._table
+        if one.alias is not None or other.alias is not None:
+            return self._equal_views(one, other)
         column: list[Any] = table.hash or table.crc32
         sums = [column[table.first[item.blob] : table.first[item.blob + 1]] for item in (one, other)]
         known = len(sums[0]) == one.spec.chunks
         return known and table.spec[one.blob] == table.spec[other.blob] and sums[0] == sums[1]
 
+    def _equal_views(self, one: Item, other: Item) -> bool:
+        views = [item.alias and replace(item.alias, name="", position=0) for item in (one, other)]
+        if views[0] == views[1]:
+            return True
+        bases = []
+        for item in (one, other):
+            if item.alias is None:
+                bases.append(item)
+            elif item.alias.is_whole(self._table.spec_of(item.alias.base)):
+                bases.append(self.base(item.alias.base))
+            else:
+                return False
+        return bases[0].blob == bases[1].blob or self._equal(*bases)
+
     def _dtype(self, name: str, spec: Spec) -> np.dtype[Any]:
         try:
             dtype = dtype_from_spec(spec.dtype)
         except FormatError as error:
-            raise FormatError(
-                f"{self._path}: blob {name!r:.120}: {error.message}",
-                path=self._path,
-                place=name,
-                hint=error.hint,
-            ) from error
+            raise self._wrong(name, error.message, error.hint) from error
         if spec.kind not in KINDS:
             raise FormatError(
                 f"{self._path}: blob {name!r:.120}: expected a kind of {', '.join(KINDS)}, found {spec.kind!r:.80}",
@@ -198,6 +252,7 @@ class LoadPlan:
             good = good and spec.data_type == "int64" and spec.shape == ()
         elif spec.kind != "tensor":
             good = good and spec.data_type == "uint8" and len(spec.shape) == 1 and not spec.item_bytes
+            good = good and (spec.kind != "empty" or spec.shape == (0,))
         if not good:
             raise FormatError(
                 f"{self._path}: blob {name!r:.120}: a {spec.kind} of dtype {spec.dtype!r:.80} and shape "
@@ -206,6 +261,11 @@ class LoadPlan:
                 place=name,
             )
         return dtype
+
+    def _wrong(self, name: str, message: str, hint: str | None) -> FormatError:
+        return FormatError(
+            f"{self._path}: blob {name!r:.120}: {message}", path=self._path, place=name, hint=hint
+        )
 
 
 def _as(stored: str, name: str) -> str:

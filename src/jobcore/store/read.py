@@ -8,19 +8,25 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, get_args
 
+import numpy as np
+
 from jobcore._dtypes import spec_text
 from jobcore.errors import FormatError, MismatchError
-from jobcore.store import container, files
+from jobcore.store import containers, files
+from jobcore.store.codecs import summary
 from jobcore.store.container import Casting
 from jobcore.store.destinations import Item, destination
-from jobcore.store.fresh import new_arrays, straight_arrays
-from jobcore.store.metadata import parse_root
+from jobcore.store.fresh import load_into, load_native, load_new
+from jobcore.store.metadata import Table
 from jobcore.store.plan import LoadPlan, Request
 from jobcore.store.progress import Meter, Progress
 from jobcore.store.records import BlobInfo, DatabaseInfo, LoadReport, VerifyReport
+from jobcore.store.root import read_root
 from jobcore.store.selection import Names, Rename
 from jobcore.store.values import decode
 from jobcore.store.verification import verify, wrong_digest
+from jobcore.store.views import Views, copy_into
+from jobcore.store.zipreader import ZipReader
 from jobcore.workspace import Workspace
 
 __all__ = ["Database", "inspect", "load", "open_database"]
@@ -146,15 +152,20 @@ class Database:
     """
 
     def __init__(self, path: str, *, digest: str | None = None) -> None:
-        self._reader = container.reader(path)
+        self._reader = containers.reader(path)
         try:
             if digest is not None and digest != self._reader.digest:
                 raise wrong_digest(path, digest, self._reader.digest)
-            self._header, self._table = parse_root(self._reader.root(), path)
+            if isinstance(self._reader, ZipReader):
+                text, columns = self._reader.root_view(), self._reader.columns
+                self._root = read_root(text, path, self._reader.version, columns)
+            else:
+                self._root = read_root(self._reader.root(), path, self._reader.version)
         except BaseException:
             self._reader.close()
             raise
-        self._plan = LoadPlan(path, self._table)
+        self._header = self._root.header
+        self._planned: LoadPlan | None = None
 
     def __enter__(self) -> Database:
         return self
@@ -165,7 +176,18 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<jobcore.store.Database {self.path!r}: {len(self._table.names)} blobs>"
+        return f"<jobcore.store.Database {self.path!r}: {self._table.count} blobs>"
+
+    @property
+    def _table(self) -> Table:
+        return self._root.table
+
+    @property
+    def _plan(self) -> LoadPlan:
+        # Two threads may make one at once; either will do.
+        if self._planned is None:
+            self._planned = LoadPlan(self.path, self._table)
+        return self._planned
 
     @property
     def path(self) -> str:
@@ -177,10 +199,20 @@ class Database:
         """What the database says about itself and its blobs; it stays readable after :meth:`close`."""
         table, header = self._table, self._header
         texts = [spec_text(spec.dtype) for spec in table.specs]
+        codecs = [tuple(map(summary, spec.codecs)) for spec in table.specs]
         blobs = []
-        for name, index in zip(table.names, table.spec, strict=True):
+        for blob, (name, index) in enumerate(zip(table.names, table.spec, strict=True)):
             spec = table.specs[index]
-            blobs.append(BlobInfo(name, spec.kind, texts[index], spec.shape, spec.nbytes, spec.chunks))
+            form = name, spec.kind, texts[index], spec.shape, spec.nbytes, spec.chunks
+            blobs.append(BlobInfo(*form, None, codecs[index], table.stored_total(blob)))
+        for alias in table.aliases:
+            # Each was given at its position, and they are in order.
+            base = table.names[alias.base]
+            nbytes = alias.nbytes()
+            blobs.insert(
+                alias.position,
+                BlobInfo(alias.name, "tensor", spec_text(alias.dtype), alias.shape, nbytes, 0, base),
+            )
         return DatabaseInfo(
             path=self.path,
             format=header.format,
@@ -245,10 +277,25 @@ class Database:
                 hint="leave out rows=",
             )
         start, stop, _ = rows.indices(item.shape[0])
-        item.rows = start, max(start, stop)
+        stop = max(start, stop)
+        if item.alias is not None:
+            return self._read_view(item, start, stop)
+        item.rows = start, stop
+        self._reader.check_sizes(self._table, [item.blob])
         item.array = item.new_array()
         self._reader.read(self._table, [item.target(*item.chunk_range())])
         return item.array
+
+    def _read_view(self, item: Item, start: int, stop: int) -> np.ndarray[Any, Any]:
+        if start == stop or item.alias is None:
+            item.rows = start, stop
+            return item.new_array()
+        item.alias = item.alias.rows(start, stop)
+        views = Views(self._plan, [item])
+        for base in views.extra:
+            base.array = base.new_array()
+            self._reader.read(self._table, [base.target(*base.chunk_range())])
+        return views.view(item)
 
     def load(
         self,
@@ -273,12 +320,14 @@ class Database:
             Which ones, by their stored names: an iterable, or a callable that is true for those wanted. All
             when ``None``.
         into
-            Where to. ``None``: new values. A mapping of names to writable arrays of equal shape and dtype, of
+            Where to. ``None``: new values; small arrays of one load lie in common pieces of about 1 MiB, each of
+            which is freed with the last of them. A mapping of names to writable arrays of equal shape and dtype, of
             any layout, which are filled in place; counters and random generators are set in place likewise.
             Without `names` it must have exactly the blobs that are selected; with `names` it may have more.
             Arrays of it may not share memory, except that blobs of equal content may fill one and the same
-            array. A workspace: blobs are created, filled in place where they have the same shape and dtype,
-            or get a new value; bound arrays are always filled in place.
+            array, and that arrays may be views of one another as the blobs were when they were saved. A
+            workspace: blobs are created, filled in place where they have the same shape and dtype, or get a new
+            value; bound arrays are always filled in place.
         strict
             Whether missing names, and blobs for which `into` has no place, are errors. If not, they are left
             out, and told to `report`, or else in one warning of the log ``"jobcore.store"``. What has a place
@@ -307,7 +356,8 @@ class Database:
         -------
         dict
             Name to value: ndarray, ``Counter``, str, bytes, small state, random generator, or ``None`` for an
-            empty blob; for a mapping, what it holds; for a workspace, its ``Blob``.
+            empty blob; for a mapping, what it holds; for a workspace, its ``Blob``. New arrays share memory as
+            those that were saved did.
 
         Raises
         ------
@@ -326,7 +376,7 @@ class Database:
         """
         request = (names, prefix, rename, progress, report)
         if cast is False and not any(option is not None for option in request):
-            values = self._load_plain(into)
+            values = self._load_straight(into)
             if values is not None:
                 return values
         target = destination(into)
@@ -335,50 +385,45 @@ class Database:
             raise ValueError("expected into= beside cast=: new arrays have the stored data type")
         items = self._plan.items(target, Request(names, prefix, rename, strict, rule, report))
         ordered = sorted(items, key=lambda item: item.blob)
-        meter = Meter(self.path, sum(item.spec.nbytes for item in items), progress)
+        views = Views(self._plan, items)
+        total = sum(item.spec.nbytes for item in items if item.alias is None)
+        total += sum(item.bytes_in(*item.chunk_range()) for item in views.extra)
+        meter = Meter(self.path, total, progress)
         # What is no tensor is small. It comes first, so that a bad one is found before any array is touched.
         small = [item for item in ordered if item.spec.kind != "tensor"]
+        self._reader.check_sizes(
+            self._table, {item.blob for item in [*ordered, *views.extra] if item.alias is None}
+        )
         for item in small:
             item.array = item.new_array()
         self._read(small, meter)
         self._decode(small)
         self._plan.refuse(list(target.check(small)))
-        tensors = [item for item in ordered if item.spec.kind == "tensor"]
+        tensors = [item for item in ordered if item.spec.kind == "tensor" and item.alias is None]
         for item in tensors:
             item.array = target.array(item)
+        for item in views.extra:
+            item.array = item.new_array()
         self._read(tensors, meter)
+        self._read(views.extra, meter)
+        for item in views.aliases:
+            view = views.view(item)
+            if target.takes_views:
+                item.array = view
+            else:
+                item.array = target.array(item)
+                copy_into(item, view)
         meter.end()
         return {item.name: target.finish(item) for item in items}
 
-    def _load_plain(self, into: Workspace | Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Load everything into new arrays, or into a dict of arrays that fit; ``None`` where that is not the case.
-
-        It does what a plan does, for the most common load, without an object for each blob.
-        """
-        if not (into is None or type(into) is dict) or logging.getLogger("jobcore.store").isEnabledFor(
-            logging.INFO
-        ):
+    def _load_straight(self, into: Workspace | Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Do what a plan does, for the most common loads; ``None`` where that takes a plan."""
+        if logging.getLogger("jobcore.store").isEnabledFor(logging.INFO):
             return None
-        table, dtypes = self._table, self._plan.dtypes()
-        if dtypes is None:
-            return None
-        names = table.names
-        tensor = [spec.kind == "tensor" for spec in table.specs]
-        blobs = [blob for blob, index in enumerate(table.spec) if tensor[index]]
         if into is None:
-            others = [name for name, index in zip(names, table.spec, strict=True) if not tensor[index]]
-            values = self.load(others) if others else {}
-            arrays = new_arrays(table, blobs, dtypes)
-        else:
-            found = straight_arrays(into, table, dtypes) if len(blobs) == len(names) else None
-            if found is None:
-                return None
-            values, arrays = {}, found
-        self._reader.read_arrays(table, blobs, arrays)
-        if not values:
-            return dict(zip(into or names, arrays if into is None else into.values(), strict=True))
-        values.update(zip([names[blob] for blob in blobs], arrays, strict=True))
-        return {name: values[name] for name in names}
+            values = load_native(self._reader, self._root)
+            return load_new(self._reader, self._root, self._plan, self.load) if values is None else values
+        return load_into(self._reader, self._root, self._plan, into) if type(into) is dict else None
 
     def _read(self, items: list[Item], meter: Meter) -> None:
         meter.read(items, lambda targets: self._reader.read(self._table, targets))

@@ -50,7 +50,13 @@ class BlobInfo:
     nbytes
         Size of the value, in bytes.
     chunks
-        Number of chunks in the file.
+        Number of chunks in the file, 0 for an alias.
+    alias_of
+        Name of the blob that it is a view of, so that it takes no bytes of its own; ``None`` for all others.
+    codecs
+        What encodes its chunks, such as ``"zstd(3)"`` or ``"blosc(zstd, 5, bitshuffle)"``.
+    stored_bytes
+        What its chunks take in the file, in bytes: encoded, and filled up to whole chunks.
     """
 
     name: str
@@ -59,6 +65,9 @@ class BlobInfo:
     shape: tuple[int, ...]
     nbytes: int
     chunks: int
+    alias_of: str | None = None
+    codecs: tuple[str, ...] = ()
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

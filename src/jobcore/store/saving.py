@@ -11,8 +11,8 @@ import os
 import stat
 from collections import Counter
 
-from jobcore.errors import SaveError
-from jobcore.store import container, files
+from jobcore.errors import FormatError, SaveError
+from jobcore.store import containers, files, publishing, syncing
 from jobcore.store.container import Content, Written
 from jobcore.store.dirformat import is_database
 from jobcore.store.records import WriteResult
@@ -65,9 +65,9 @@ class Saving:
         self._directory = -1
         try:
             # Opened first: a missing directory is told before anything is written.
-            self._directory = files.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
+            self._directory = syncing.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
             _check_place(final, overwrite, content.header.container)
-            self._out = container.create(content.header.container, final, durable=durable, base=base)
+            self._out = containers.create(content.header.container, final, durable=durable, base=base)
         except BaseException as error:
             self._close_directory()
             if isinstance(error, OSError) and not isinstance(error, SaveError):
@@ -123,7 +123,7 @@ class Saving:
             self._close_directory()
         self.step = "done"
         return WriteResult(
-            self.final, written.size_bytes, written.digest, len(content.names), content.header.skipped
+            self.final, written.size_bytes, written.digest, content.table.count, content.header.skipped
         )
 
     def abandon(self) -> None:
@@ -152,12 +152,12 @@ class Saving:
                 _reread(out.temporary, final, written.digest)
             self.step = "publishing"
             if self._overwrite:
-                replaced = files.replace(out.temporary, final)
+                replaced = publishing.replace(out.temporary, final)
             else:
-                files.publish(out.temporary, final)
+                publishing.publish(out.temporary, final)
                 published = True
             if self._durable:
-                files.sync_directory(self._directory)
+                syncing.sync_directory(self._directory)
             if replaced:
                 replaced = False  # from here on the old one may go, and must not come back
                 files.remove_quietly(out.temporary)
@@ -165,7 +165,7 @@ class Saving:
             if replaced:
                 # Back again: the new one may not survive a power cut, and the old one is still whole.
                 with contextlib.suppress(OSError):
-                    replaced = not files.replace(out.temporary, final)
+                    replaced = not publishing.replace(out.temporary, final)
             if not replaced:
                 files.remove_quietly(out.temporary)
             if published:
@@ -206,11 +206,16 @@ def _check_place(final: str, overwrite: bool, db_type: str) -> None:
 
 def _reread(temporary: str, final: str, digest: str) -> None:
     report = verify_file(temporary, digest=digest)
-    if not report.ok:
-        raise SaveError(
-            f"{final}: what was written could not be read back: " + "; ".join(map(str, report.faults[:5])),
-            hint="the disk, its driver or the memory is at fault; nothing was changed",
-        )
+    if report.ok:
+        return
+    found = "; ".join(map(str, report.faults[:5]))
+    raised = SaveError(
+        f"{final}: what was written could not be read back: {found}",
+        hint="the disk, its driver or the memory is at fault; nothing was changed",
+    )
+    raised.errno, raised.strerror, raised.filename = errno.EIO, os.strerror(errno.EIO), final
+    first = report.faults[0]
+    raise raised from FormatError(f"{temporary}: {first.message}", path=temporary, place=first.place)
 
 
 def _free(final: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from jobcore.errors import CheckpointNotFoundError, ChecksumError, FormatError
-from jobcore.store import container, files
-from jobcore.store.metadata import Table, parse_root
+from jobcore.store import containers, files
+from jobcore.store.metadata import Table
+from jobcore.store.parsing import parse_root
 from jobcore.store.records import Fault, VerifyReport
+from jobcore.store.views import alias_faults
 
 __all__ = ["verify"]
 
@@ -34,12 +36,13 @@ def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> Verify
 
     Notes
     -----
-    Thread-safe. It reads the whole file and needs about 1 MiB of memory beside the index.
+    Thread-safe. It reads the whole file and needs about 1 MiB of memory beside the index; chunks that are encoded are
+    decoded too, in memory for a few of them.
     """
     place = files.absolute(path)
     problems: list[FormatError] = []
     try:
-        reader = container.reader(place, problems)
+        reader = containers.reader(place, problems)
     except CheckpointNotFoundError:
         raise
     except FormatError as error:
@@ -49,13 +52,14 @@ def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> Verify
         if digest is not None and digest != reader.digest:
             problems.append(wrong_digest(place, digest, reader.digest))
         try:
-            _, table = parse_root(reader.root(), place)
+            _, table = parse_root(reader.root(), place, reader.version)
         except FormatError as error:
             problems.append(error)
         faults = [_fault(place, problem) for problem in problems]
         faults += (fault for fault in reader.faults(table) if fault not in faults)
+        faults += alias_faults(table) if table is not None else ()
         return VerifyReport(
-            place, not faults, tuple(faults), len(table.names) if table is not None else 0, reader.size_bytes
+            place, not faults, tuple(faults), table.count if table is not None else 0, reader.size_bytes
         )
     finally:
         reader.close()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobcore.errors import ChecksumError, FormatError
-from jobcore.store.metadata import FORMAT, version_error
+from jobcore.store.metadata import FORMAT, FORMAT_3, version_error
 
 __all__ = [
     "ALIGNMENT",
@@ -54,8 +54,9 @@ _LOCATOR = struct.Struct("<4sLQL")
 _END = struct.Struct("<4s4H2LH")
 _NARROW = (b"PK\x01\x02", _MADE_BY, 20, 0, 0, 0, _DOS_DATE)
 _REST = (0, 0, 0, 0, _ATTRIBUTES)
-_COMMENT = f"jobcore {FORMAT} sha256=".encode()
-_COMMENT_BYTES = len(_COMMENT) + 64
+_COMMENTS = {version: f"jobcore {version} sha256=".encode() for version in (FORMAT, FORMAT_3)}
+_HEAD_BYTES = len(_COMMENTS[FORMAT])
+_COMMENT_BYTES = _HEAD_BYTES + 64
 _ANY_COMMENT = re.compile(rb"jobcore (\d{1,9}) ")
 
 #: Bytes at the end of every file that hold the end record and its comment.
@@ -85,12 +86,15 @@ class Tail:
         Offset and length of the central directory, in bytes.
     file_bytes
         Length of the file.
+    version
+        Version of the format, as the comment says.
     """
 
     entries: int
     start: int
     size: int
     file_bytes: int
+    version: int = FORMAT
 
 
 def header_bytes(key: str, offset: int, size: int) -> int:
@@ -150,7 +154,7 @@ def central_header(entry: Entry) -> bytes:
     return head + key.encode() + extra
 
 
-def build_index(entries: list[Entry], start: int) -> tuple[bytes, str]:
+def build_index(entries: list[Entry], start: int, version: int = FORMAT) -> tuple[bytes, str]:
     """Build the index.
 
     Parameters
@@ -159,6 +163,8 @@ def build_index(entries: list[Entry], start: int) -> tuple[bytes, str]:
         All entries, in order.
     start
         Offset in the file at which the index will lie, in bytes.
+    version
+        Version of the format.
 
     Returns
     -------
@@ -166,11 +172,13 @@ def build_index(entries: list[Entry], start: int) -> tuple[bytes, str]:
         The index, and its digest as ``"sha256:<hex>"``.
     """
     directory = b"".join(map(central_header, entries))
-    end, digest = index_end(directory, len(entries), start)
+    end, digest = index_end(directory, len(entries), start, version)
     return directory + end, digest
 
 
-def index_end(directory: bytes | memoryview, entries: int, start: int) -> tuple[bytes, str]:
+def index_end(
+    directory: bytes | memoryview, entries: int, start: int, version: int = FORMAT
+) -> tuple[bytes, str]:
     """Build what follows the central directory.
 
     Parameters
@@ -181,6 +189,8 @@ def index_end(directory: bytes | memoryview, entries: int, start: int) -> tuple[
         Number of its entries.
     start
         Offset in the file at which it lies, in bytes.
+    version
+        Version of the format.
 
     Returns
     -------
@@ -191,7 +201,7 @@ def index_end(directory: bytes | memoryview, entries: int, start: int) -> tuple[
     hashed = hashlib.sha256(directory)
     hashed.update(records)
     digest = hashed.hexdigest()
-    return records + _COMMENT + digest.encode(), f"sha256:{digest}"
+    return records + _COMMENTS[version] + digest.encode(), f"sha256:{digest}"
 
 
 def wide_from() -> int:
@@ -236,7 +246,9 @@ def parse_tail(tail: bytes | bytearray, file_bytes: int, path: str) -> Tail | No
         The end records contradict each other or the file.
     """
     end = tail[-END_BYTES:]
-    if len(end) < END_BYTES or end[:4] != b"PK\x05\x06" or end[_END.size :][: len(_COMMENT)] != _COMMENT:
+    said = bytes(end[_END.size :][:_HEAD_BYTES])
+    version = next((version for version, text in _COMMENTS.items() if text == said), None)
+    if len(end) < END_BYTES or end[:4] != b"PK\x05\x06" or version is None:
         _refuse_other_version(tail, path)
         return None
     count, size, start = _END.unpack_from(end)[4:7]
@@ -245,7 +257,7 @@ def parse_tail(tail: bytes | bytearray, file_bytes: int, path: str) -> Tail | No
         at = rest - _LOCATOR.size - _END64.size
         if at >= 0 and tail[at : at + 4] == b"PK\x06\x06":
             count, size, start = _END64.unpack_from(tail, at)[7:10]
-    found = Tail(count, start, size, file_bytes)
+    found = Tail(count, start, size, file_bytes, version)
     # The records must be the very ones that a writer would have made of these numbers, and end the file. Their
     # sum is looked at first: it may be more than a field of the records can hold.
     records = b"".join(_end_records(found)) if start + size < file_bytes else b""
@@ -264,7 +276,7 @@ def parse_tail(tail: bytes | bytearray, file_bytes: int, path: str) -> Tail | No
 def _refuse_other_version(tail: bytes | bytearray, path: str) -> None:
     at = tail.rfind(b"PK\x05\x06")
     match = _ANY_COMMENT.match(tail, at + _END.size) if at >= 0 else None
-    if match is not None and int(match[1]) != FORMAT:
+    if match is not None and int(match[1]) not in _COMMENTS:
         raise version_error(path, int(match[1]))
 
 

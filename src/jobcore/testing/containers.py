@@ -22,7 +22,18 @@ from jobcore.errors import (
     SaveError,
     UnsupportedBlobError,
 )
-from jobcore.store import ChunkPolicy, WriteResult, inspect, load, open_database, verify, write_database
+from jobcore.store import (
+    BlobPolicy,
+    Blosc,
+    ChunkPolicy,
+    WriteResult,
+    Zstd,
+    inspect,
+    load,
+    open_database,
+    verify,
+    write_database,
+)
 from jobcore.testing.values import NAMES, any_bits, arrays, kinds, same
 
 __all__ = ["ContainerConformance"]
@@ -61,8 +72,9 @@ class ContainerConformance:
         """Write a database of this container."""
         return write_database(path, blobs, db_type=self.db_type, **options)
 
-    def small(self, folder: Path) -> tuple[Path, dict[str, object]]:
-        """Write a database of a few blobs in a few chunks, and give its path and its values."""
+    def small(self, folder: Path, *, encoded: bool = False) -> tuple[Path, dict[str, object]]:
+        """Write a database of a few blobs in a few chunks, some of them encoded; give its path and its values."""
+        folder.mkdir(exist_ok=True)
         path = folder / f"small{self.suffix}"
         blobs: dict[str, object] = {
             "w": any_bits(np.dtype("<f4"), (25, 3), 1),
@@ -71,7 +83,8 @@ class ContainerConformance:
             "title": "größe",
             "none": np.zeros((0, 3)),
         }
-        self.save(path, blobs, chunks=ChunkPolicy(96, 128), user={"lr": 0.5})
+        policies = {"w": BlobPolicy(codec=Zstd()), "Bias/b": BlobPolicy(codec=Blosc())} if encoded else None
+        self.save(path, blobs, chunks=ChunkPolicy(96, 128), user={"lr": 0.5}, policies=policies)
         return path, {**blobs, "steps": np.asarray(5)}
 
     def parts(self, path: Path) -> list[Path]:
@@ -113,6 +126,62 @@ class ContainerConformance:
             self.save(path, values, chunks=ChunkPolicy(size // 2, size), durable=False)
             _expect_equal(load(path), values)
             _expect_whole(path)
+
+    def test_encoded_blobs_come_back(self, tmp_path: Path) -> None:
+        """Codecs of every sort, beside blobs that are stored as they are; less is stored where it can be."""
+        values = dict(arrays())
+        codecs: list[Zstd | Blosc] = [Zstd(), Blosc(), Blosc("lz4", 5, "shuffle")]
+        for number, codec in enumerate(codecs):
+            policies = {name: BlobPolicy(_TINY, codec) for name in list(values)[number % 2 :: 2]}
+            path = tmp_path / f"{number}{self.suffix}"
+            self.save(path, values, policies=policies, durable=False)
+            _expect_equal(load(path), values)
+            _expect_whole(path)
+        flat = {"zeros": np.zeros((1 << 20, 3)), "bytes": any_bits(np.dtype("u1"), (1 << 20,))}
+        path = tmp_path / f"flat{self.suffix}"
+        self.save(path, flat, policies={"*": BlobPolicy(codec=Zstd())}, durable=False)
+        _expect_equal(load(path), flat)
+        zeros = np.empty_like(flat["zeros"])
+        _expect_equal(load(path, ["zeros"], {"zeros": zeros}), {"zeros": flat["zeros"]})
+        with open_database(path) as database:
+            _expect_equal({"rows": database.read("bytes", slice(7, 99))}, {"rows": flat["bytes"][7:99]})
+        _expect(inspect(path).size_bytes < 2 << 20, "zeros take little room")
+
+    def test_arrays_that_share_memory_do_so_after_a_load(self, tmp_path: Path) -> None:
+        """Views of every sort are stored once, told by `inspect`, and loaded as views, alone or into other arrays."""
+        for number, codec in enumerate((None, Zstd())):
+            path = tmp_path / f"{number}{self.suffix}"
+            w = any_bits(np.dtype("<i4"), (40, 6), 1)
+            values = {
+                "turned": w.T,
+                "w": w,
+                "tied": w,
+                "rows": w[7:9],
+                "backwards": w[::-3, ::2],
+                "b": w[0].copy(),
+            }
+            self.save(path, values, chunks=_TINY, policies={"w": BlobPolicy(_TINY, codec)})
+            _expect_equal(load(path), values)
+            _expect_whole(path)
+            told = {blob.name: blob.alias_of for blob in inspect(path).blobs}
+            views = {"turned", "tied", "rows", "backwards"}
+            _expect(told == {name: "w" if name in views else None for name in values}, f"found views: {told}")
+            found = load(path)
+            found["w"][8, 0] ^= 1
+            changed = w.copy()
+            changed[8, 0] ^= 1
+            _expect_equal(
+                {name: found[name] for name in ("turned", "tied", "rows")},
+                {"turned": changed.T, "tied": changed, "rows": changed[7:9]},
+                "after a change of their base",
+            )
+            _expect_equal(load(path, ["backwards"]), {"backwards": w[::-3, ::2]}, "loaded alone")
+            into = {name: np.zeros_like(value) for name, value in values.items()}
+            load(path, into=into)
+            _expect_equal(into, values, "into arrays that share nothing")
+            self.save(path, values, share=False, overwrite=True)
+            _expect_equal(load(path), values, "stored singly")
+            _expect(not any(blob.alias_of for blob in inspect(path).blobs), "share=False stores no views")
 
     def test_no_blob_at_all_is_a_database(self, tmp_path: Path) -> None:
         """An empty database is whole."""
@@ -225,7 +294,10 @@ class ContainerConformance:
 
     def test_every_damaged_byte_is_found(self, tmp_path: Path) -> None:
         """A flipped bit anywhere is a fault; a load gives the right values or an error, never wrong ones."""
-        path, values = self.small(tmp_path)
+        for encoded in (False, True):
+            self._damage_bytes(*self.small(tmp_path / str(encoded), encoded=encoded))
+
+    def _damage_bytes(self, path: Path, values: dict[str, object]) -> None:
         for part in self.parts(path):
             whole = part.read_bytes()
             places = {*range(0, len(whole), _STRIDE), len(whole) - 1}
@@ -235,7 +307,7 @@ class ContainerConformance:
 
     def test_a_file_that_is_cut_short_or_longer_is_found(self, tmp_path: Path) -> None:
         """Of every file of the database."""
-        path, values = self.small(tmp_path)
+        path, values = self.small(tmp_path, encoded=True)
         for part in self.parts(path):
             whole = part.read_bytes()
             for data in (whole[:-1], whole[: len(whole) // 2], b"", whole + b"\0", whole + whole):
