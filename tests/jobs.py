@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import numpy as np
 
 import jobcore
-from jobcore import BlobReference, Job, LocalSession, Node, Task, Workspace
+from jobcore import (
+    BlobReference,
+    Job,
+    JobRunner,
+    LocalSession,
+    MultiNodeCheckpointManager,
+    Node,
+    Task,
+    Workspace,
+)
 
 # Totals after epochs 0 to 4 of `summing_job`: 100, then + (0+1+2), + (3+4+5), + (6+7+8), + 9.
 TOTALS = (100, 103, 115, 136, 145)
@@ -76,3 +88,21 @@ def counting_job(epochs: int, log: list[str] | None = None) -> Job:
 
         jobcore.epoch_limiter(job, epochs)
     return job
+
+
+def run(
+    job: Job,
+    prefix: str | os.PathLike[str] | None = None,
+    resume: Any = None,
+    session: LocalSession | None = None,
+    **kwargs: Any,
+) -> JobRunner:
+    """Run a job, with checkpoints in `prefix` if that is given, and return its runner."""
+    manager = None if prefix is None else MultiNodeCheckpointManager(prefix)
+    runner = JobRunner(job, manager, resume_from_epoch=resume, **kwargs)
+    if session is not None:
+        runner.train(session)
+        return runner
+    with LocalSession() as own:
+        runner.train(own)
+    return runner

@@ -27,7 +27,7 @@ import numpy as np
 
 import jobcore
 import jobcore.checkpoint.log
-import jobcore.store.files
+import jobcore.store.publishing
 from faults.layer import Kind, Layer
 from jobcore import Job, Node, Workspace
 
@@ -103,8 +103,8 @@ def add_training(job: Job, number: int, last: bool, death: Death) -> None:
 
 def arm(death: Death) -> None:
     """Put the places of death that lie inside the library round its calls of the operating system."""
-    files = jobcore.store.files
-    real_publish, real_record = files.publish, jobcore.checkpoint.log.files.write_new_file
+    publishing = jobcore.store.publishing
+    real_publish, real_record = publishing.publish, publishing.write_new_file
 
     def publish(*args, **kwargs):
         death.pass_by("publish")
@@ -116,8 +116,8 @@ def arm(death: Death) -> None:
             death.pass_by("record")
         real_record(path, *args, **kwargs)
 
-    files.publish = publish
-    files.write_new_file = write_new_file
+    publishing.publish = publish
+    publishing.write_new_file = write_new_file
 
 
 def arm_layer(run: Path, order: str, by: str) -> None:

@@ -16,8 +16,8 @@ def crc32(data: bytes, value: object = 0) -> int:
     return _checksum(POLYNOMIAL, data, value)
 
 
-def crc32c(data: bytes, crc: object = 0) -> int:
-    return _checksum(CASTAGNOLI, data, crc)
+def crc32c(data: bytes, value: object = 0) -> int:
+    return _checksum(CASTAGNOLI, data, value)
 
 
 def crc32c_of_each_beginning(data: bytes) -> list[int]:
@@ -31,8 +31,8 @@ def crc32_combine(crc1: object, crc2: object, len2: object) -> int:
     return _combined(POLYNOMIAL, crc1, crc2, len2)
 
 
-def crc32c_combine(a: object, b: object, b_bytes: object) -> int:
-    return _combined(CASTAGNOLI, a, b, b_bytes)
+def crc32c_combine(crc1: object, crc2: object, len2: object) -> int:
+    return _combined(CASTAGNOLI, crc1, crc2, len2)
 
 
 def _checksum(polynomial: int, data: bytes, value: object) -> int:

@@ -23,7 +23,7 @@ from jobcore import (
     epoch_limiter,
 )
 from jobcore.errors import SaveError, SaveTimeoutError, TaskGroupError
-from jobcore.store import files
+from jobcore.store import syncing
 from jobs import TOTALS, counting_job, summing_job, total
 
 
@@ -68,7 +68,7 @@ def test_every_epoch_resumes_to_its_own_state(epoch: int, tmp_path: Path) -> Non
 
 def test_the_next_epoch_trains_while_one_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sync of epoch 1 waits for a step of epoch 2."""
-    trained, sync = threading.Event(), files.sync_file
+    trained, sync = threading.Event(), syncing.sync_file
     seen: list[bool] = []
     job = counting_job(3)
 
@@ -84,7 +84,7 @@ def test_the_next_epoch_trains_while_one_is_written(tmp_path: Path, monkeypatch:
             assert trained.wait(30)
         sync(fd)
 
-    monkeypatch.setattr(files, "sync_file", wait)
+    monkeypatch.setattr(syncing, "sync_file", wait)
     manager = CheckpointManager(tmp_path, background=True)
     JobRunner(job, manager).train(LocalSession())
     assert trained.is_set()
@@ -93,7 +93,7 @@ def test_the_next_epoch_trains_while_one_is_written(tmp_path: Path, monkeypatch:
 
 def failing_at(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     """Syncs of databases fail, counted from 1."""
-    count, lock, sync = [0], threading.Lock(), files.sync_file
+    count, lock, sync = [0], threading.Lock(), syncing.sync_file
 
     def fail(fd: int) -> None:
         if database_of(fd):
@@ -104,7 +104,7 @@ def failing_at(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
                 raise OSError(errno.EIO, "Input/output error")
         sync(fd)
 
-    monkeypatch.setattr(files, "sync_file", fail)
+    monkeypatch.setattr(syncing, "sync_file", fail)
 
 
 def test_a_failed_save_is_in_the_result_and_the_run_goes_on(
@@ -233,7 +233,7 @@ def test_blobs_change_in_place_while_they_are_written(tmp_path: Path) -> None:
 def test_by_hand_commit_waits_and_a_commit_in_the_background_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, sync = threading.Event(), files.sync_file
+    gate, sync = threading.Event(), syncing.sync_file
 
     def wait(fd: int) -> None:
         if database_of(fd):
@@ -244,7 +244,7 @@ def test_by_hand_commit_waits_and_a_commit_in_the_background_does_not(
     manager = CheckpointManager(tmp_path, background=True)
     session.workspace("local").feed("w", np.arange(5))
     session.run(manager.init())
-    monkeypatch.setattr(files, "sync_file", wait)
+    monkeypatch.setattr(syncing, "sync_file", wait)
     session.run(manager.save(0))
     pending = manager.commit_in_background(0)
     with pytest.raises(SaveTimeoutError, match=r"epoch 0 to be committed within 0\.01 s"):

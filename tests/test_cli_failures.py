@@ -170,7 +170,7 @@ def read_only(monkeypatch):
     def refuse(path, *_arguments, **_options):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("jobcore.store.files.write_new_file", refuse)
+    monkeypatch.setattr("jobcore.store.publishing.write_new_file", refuse)
 
 
 @pytest.mark.usefixtures("read_only")
@@ -227,7 +227,18 @@ def wait_for(process: subprocess.Popen[str], words: str) -> None:
 
 
 def test_ctrl_c_says_what_is_safe_and_the_command_it_gives_goes_on(here):
-    options = ["--dir", "my run", "--set", "epochs=3", "--set", "pause=0.3", "--set", "words=a b"]
+    options = [
+        "--dir",
+        "my run",
+        "--db-type",
+        "zarr",
+        "--set",
+        "epochs=3",
+        "--set",
+        "pause=0.3",
+        "--set",
+        "words=a b",
+    ]
     process = start("run", "job.py", *options, "--resume", "none", "--set", "seed=4", cwd=here)
     wait_for(process, "epoch 1/3:")
     process.send_signal(signal.SIGINT)
@@ -242,7 +253,21 @@ def test_ctrl_c_says_what_is_safe_and_the_command_it_gives_goes_on(here):
     result = jc(*shlex.split(how.partition("jobcore ")[2]))
     assert "resumed from epoch 1/3" in result.stdout
     jc("run", "job.py", "--dir", "straight", "--set", "seed=4")
-    assert weights("my run/local.3.2.zarr.zip") == weights("straight/local.3.1.zarr.zip")
+    assert weights("my run/local.3.2.zarr") == weights("straight/local.3.1.zarr.zip")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_the_run_says_what_is_safe(here, number, status):
+    process = start("run", "job.py", "--set", "epochs=3", "--set", "pause=0.3", cwd=here)
+    wait_for(process, "epoch 1/3:")
+    process.send_signal(number)
+    _, error = process.communicate()
+    assert process.returncode == status
+    where, safe, how = error.splitlines()
+    assert where.startswith(f"ended by {number.name} ")
+    assert safe == "epoch 1 is complete and safe in runs/job"
+    assert how == "to go on from it: jobcore run job.py --set epochs=3 --set pause=0.3"
+    assert "resumed from epoch 1/3" in jc("run", "job.py", "--set", "epochs=3").stdout
 
 
 def test_ctrl_c_is_heard_while_tasks_take_their_time(here):

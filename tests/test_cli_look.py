@@ -13,6 +13,7 @@ import pytest
 
 import jobcore
 from cli_tools import JOB, flip, flip_in_blob, jc
+from jobcore.store import BlobPolicy, Zstd
 
 
 @pytest.fixture
@@ -223,6 +224,23 @@ def test_show_of_what_cannot_be_read_says_what_it_is(here):
     assert second["error"] is None
 
 
+def test_show_tells_what_is_encoded_and_what_is_a_view(here):
+    zeros = np.zeros(1000)
+    policies = {"w": BlobPolicy(codec=Zstd())}
+    jobcore.save("small.zarr.zip", {"w": zeros, "part": zeros[:10], "b": np.ones(3)}, policies=policies)
+    head, w, part, b, _ = jc("show", "small.zarr.zip").stdout.split("\n\n")[1].splitlines()
+    assert head.split() == ["name", "kind", "dtype", "shape", "bytes", "stored", "as"]
+    assert re.fullmatch(r"w .* 8,000 +\d\d  zstd\(3\)", w)
+    assert re.fullmatch(r"part .* 80 +0  view of w", part)
+    assert re.fullmatch(r"b .* 24 +24", b)
+    blobs = json.loads(jc("show", "small.zarr.zip", "--json").stdout)["databases"][0]["blobs"]
+    assert [(blob["codecs"], blob["alias_of"]) for blob in blobs] == [
+        (["zstd(3)"], None),
+        ([], "w"),
+        ([], None),
+    ]
+
+
 def test_show_of_a_run_without_epochs_is_an_error(here):
     jc("run", "job.py")
     for path in Path("runs/job").glob("epoch.*"):
@@ -330,3 +348,10 @@ def test_verify_of_a_run_without_epochs_finds_nothing_wrong(here):
     assert (
         jc("verify", "runs/job").stdout.splitlines()[0] == "no complete epoch in runs/job: nothing to verify"
     )
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "verify"])
+def test_a_path_that_cannot_be_looked_at_is_told_and_no_bug(here, command):
+    (here / "loop").symlink_to("loop")
+    assert "found a path that cannot be read: loop/x: " in jc(command, "loop/x", status=2).stderr
+    assert "found nothing at ~nobody-of-that-name" in jc(command, "~nobody-of-that-name", status=2).stderr

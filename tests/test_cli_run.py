@@ -70,6 +70,22 @@ def test_a_run_goes_on_from_the_epoch_that_is_named(here):
     assert re.findall(r"^epoch (\d+)/3:", result.stdout, re.M) == ["2", "3"]
 
 
+def test_checkpoints_are_files_or_directories_as_the_user_wishes(here):
+    jc("run", "job.py", "--db-type", "zarr")
+    assert all(path.is_dir() for path in Path("runs/job").glob("local.*"))
+    assert len(list(Path("runs/job").glob("local.*.1.zarr"))) == 4
+    # What was saved in the one way is gone on from in the other.
+    for db_type, epochs in (("zarr.zip", 4), ("zarr", 5)):
+        result = jc("run", "job.py", "--db-type", db_type, "--set", f"epochs={epochs}")
+        assert f"resumed from epoch {epochs - 1}/{epochs}" in result.stdout
+    assert sorted(path.name for path in Path("runs/job").glob("local.[45].*")) == [
+        "local.4.2.zarr.zip",
+        "local.5.3.zarr",
+    ]
+    jc("run", "job.py", "--dir", "straight", "--set", "epochs=5")
+    assert weights("runs/job/local.5.3.zarr") == weights("straight/local.5.1.zarr.zip")
+
+
 def test_a_start_from_scratch_says_what_it_leaves_behind(here):
     jc("run", "job.py")
     result = jc("run", "job.py", "--resume", "none", "--set", "epochs=1")
@@ -180,9 +196,16 @@ def test_a_file_that_defines_no_job_is_a_usage_error(here, text, says):
         (["run", "job.py", "--resume", "last"], "expected latest, none, or a number of at least 0, found 'last'"),
         (["run", "job.py", "--resume", "-1"], "expected latest, none, or a number of at least 0, found '-1'"),
         (["run", "job.py", "--on-save-failure", "0"], "expected warn, raise, or a number of at least 1, found '0'"),
+        (["run", "job.py", "--db-type", "zip"], "'zip' is not one of 'zarr.zip', 'zarr'"),
+        (["run", "~nobody-of-that-name/job.py"], "found no file ~nobody-of-that-name/job.py"),
         (["run"], "Missing argument 'FILE'"),
         (["go"], "No such command 'go'"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_usage_errors(here, arguments, says):
     assert says in jc(*arguments, status=2).stderr
+
+
+def test_a_file_that_cannot_be_looked_at_is_a_usage_error(here):
+    (here / "loop.py").symlink_to("loop.py")
+    assert "found a path that cannot be read: loop.py: " in jc("run", "loop.py", status=2).stderr

@@ -25,6 +25,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 # The public places. A name that a user may want goes into exactly one of them.
 PLACES = {
     "jobcore": "what a training job, and whoever only wants files, needs",
+    "jobcore.data": "records, and how they move: readers, writers, data sets",
     "jobcore.errors": "what can go wrong",
     "jobcore.lowlevel": "the parts, for authors of other libraries",
     "jobcore.testing": "what their tests may use",
@@ -32,8 +33,9 @@ PLACES = {
 
 # Modules of the implementation that gather what others define, so that the rest of the package finds it together.
 GATHERED = {
+    "jobcore.data.schema": {"jobcore.data.fields"},
     "jobcore.graph.net": {"jobcore.graph.op"},
-    "jobcore.tasks": {"jobcore.nodes", "jobcore.outputs"},
+    "jobcore.tasks": {"jobcore.groups", "jobcore.nodes", "jobcore.outputs"},
 }
 
 Modules = Mapping[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import threading
@@ -153,26 +152,7 @@ class TestFilesOfOthers:
 
 
 class TestMishaps:
-    """An epoch that cannot be read now is not damaged: going back would supersede it."""
-
-    @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ENOMEM])
-    @pytest.mark.parametrize("name", ["local.3.1.zarr.zip", "epoch.3.1.json", "generation.1.json"])
-    def test_a_file_that_cannot_be_opened_now_ends_the_resume(self, tmp_path, monkeypatch, name, code):
-        train(job_that(3), tmp_path)
-        before = {path.name for path in tmp_path.iterdir()}
-        monkeypatch.setattr(os, "open", failing(os.open, name, code))
-        monkeypatch.setattr(Path, "read_bytes", failing(Path.read_bytes, name, code))
-        with pytest.raises((TaskGroupError, OSError), match=os.strerror(code)):
-            train(job_that(4), tmp_path, "latest")
-        assert {path.name for path in tmp_path.iterdir()} == before
-
-    @pytest.mark.parametrize("name", ["local.3.1.zarr.zip", "epoch.3.1.json"])
-    def test_a_bad_sector_is_damage(self, tmp_path, monkeypatch, name):
-        train(job_that(3), tmp_path)
-        monkeypatch.setattr(os, "open", failing(os.open, name, errno.EIO))
-        monkeypatch.setattr(Path, "read_bytes", failing(Path.read_bytes, name, errno.EIO))
-        with pytest.warns(CheckpointWarning, match="is damaged and passed over"):
-            assert train(job_that(4), tmp_path, "latest").resumed_from == 2
+    """What goes wrong while resuming; of files that cannot be read now, see ``test_unreadable.py``."""
 
     @pytest.mark.filterwarnings("ignore::jobcore.CheckpointWarning")
     @pytest.mark.parametrize("resume", [1, "latest"])
@@ -202,15 +182,6 @@ class TestMishaps:
         CommitLog(RunDirectory.at(tmp_path, "zarr.zip")).claim("another", None)
         with pytest.warns(CheckpointWarning, match="were superseded by a start from scratch that saved none"):
             train(job_that(1), tmp_path, "latest")
-
-
-def failing(real, name: str, code: int):
-    def fail(path, *args, **kwargs):
-        if os.fspath(path).endswith(os.sep + name):
-            raise OSError(code, os.strerror(code), os.fspath(path))
-        return real(path, *args, **kwargs)
-
-    return fail
 
 
 class TestDirectories:

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1] / "src" / "jobcore"
 LAYERS = [
     ["_types", "_version", "errors"],
     ["_fast"],
-    ["_dtypes", "_rng", "_state", "lowlevel", "store", "workspace"],
+    ["_dtypes", "_rng", "_state", "lowlevel", "statistics", "store", "tracing", "workspace"],
     ["graph"],
-    ["data", "nodes", "outputs", "tasks"],
+    ["data", "groups", "nodes", "outputs", "tasks"],
     ["runtime"],
     ["checkpoint", "epoch_saver", "events", "job", "job_*", "runner"],
     ["__main__", "cli", "integrations", "report", "testing"],

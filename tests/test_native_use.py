@@ -6,11 +6,14 @@ Threads under the GIL can hardly race inside one method, so this is also where l
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
-from jobcore import Counter, Timer
+from jobcore import Counter, LocalSession, NetBuilder, Timer, Workspace, ops
+from jobcore.graph import register_op, registry
 from native_build import build
 
 
@@ -43,3 +46,25 @@ def test_every_span_that_began_ended_once(
     assert sum(sums_ns) == timer.sum_ns
     assert min(shortest_ns) >= 0
     assert not timer.running
+
+
+def test_an_op_of_ones_own_runs_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    native = build("kernel", tmp_path)
+    monkeypatch.setattr(registry, "_schemas", dict(registry._schemas))
+
+    @register_op("Triple", num_inputs=1, num_outputs=1, inplace=True, native=native.kernel())
+    def triple(ctx):
+        """Give three times the input."""
+        ctx.outputs[0].feed(3 * ctx.inputs[0].view())
+
+    ws = Workspace()
+    ws.feed("x", 1)
+    ws.feed("a", np.array([1.5]))
+    with NetBuilder("n") as builder, ops.loop(10):
+        ops.Triple("x", "x")
+        ops.Triple("a", "b")
+    with LocalSession(ws) as session:
+        session.run(builder)
+    assert ws["x"] == 3**10
+    assert ws["b"] == 4.5
+    assert native.calls() >= 9

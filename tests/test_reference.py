@@ -18,6 +18,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted((DOCS / "reference").glob("*.md"))
 PLACES = (
     "jobcore",
+    "jobcore.data",
     "jobcore.store",
     "jobcore.checkpoint",
     "jobcore.graph",

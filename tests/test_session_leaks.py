@@ -54,6 +54,22 @@ def failing():
     return group
 
 
+def blocks():
+    group = TaskGroup()
+    with group, Task(name="a", outputs=["x"], num_instances=2):
+        for kind in ("local", "task", "task_instance"):
+            with getattr(ops, f"{kind}_init")():
+                ops.Const(0, f"{kind} x")
+            with getattr(ops, f"{kind}_exit")():
+                ops.Copy(f"{kind} x", "x")
+        for kind in ("local", "task"):
+            with getattr(ops, f"{kind}_reporter")(interval_ms=1e6):
+                ops.Const(1)
+        with ops.loop(2) as loop, ops.IfNet(ops.LT([loop.iter(), ops.Const(1)])):
+            ops.stop_if(ops.Const(True))
+    return group
+
+
 class Nested:
     """Makes everything anew at every run: a group, a step and a closure over both."""
 
@@ -81,7 +97,8 @@ def objects():
 
 
 @pytest.mark.parametrize(
-    ("shape", "runs"), [(single, 1000), (pair, 1000), (instances, 1000), (failing, 1000), (Nested, 200)]
+    ("shape", "runs"),
+    [(single, 1000), (pair, 1000), (instances, 1000), (failing, 1000), (blocks, 300), (Nested, 200)],
 )
 def test_many_runs_leave_nothing_behind(shape, runs):
     process = psutil.Process()
@@ -122,7 +139,7 @@ def test_many_runs_leave_nothing_behind(shape, runs):
         assert failures == (runs if shape is failing else 0)
 
 
-@pytest.mark.parametrize("shape", [single, pair, instances])
+@pytest.mark.parametrize("shape", [single, pair, instances, blocks])
 def test_a_run_makes_no_garbage_that_only_the_collector_finds(shape):
     with LocalSession() as session:
         session.workspace().feed("total", 0)

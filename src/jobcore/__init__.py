@@ -28,6 +28,7 @@ from jobcore.graph import (
     Net,
     NetBuilder,
     Plan,
+    SetupNets,
     execution_step,
     ops,
     to_execution_step,
@@ -35,6 +36,7 @@ from jobcore.graph import (
 from jobcore.job import CompiledJob, Job, StopCondition, epoch_limiter
 from jobcore.runner import JobRunner
 from jobcore.runtime import LocalSession, Session, check_cancelled, sleep
+from jobcore.statistics import Statistic, StatRegistry, stat_registry
 from jobcore.store import BackgroundSaver, PendingSave, inspect, load, save, save_async, verify
 from jobcore.tasks import (
     Cluster,
@@ -46,6 +48,7 @@ from jobcore.tasks import (
     WorkspaceType,
     final_output,
 )
+from jobcore.tracing import Span, Trace, span
 from jobcore.workspace import Workspace
 
 __all__ = [
@@ -73,12 +76,17 @@ __all__ = [
     "SaveFailurePolicy",
     "SaveResult",
     "Session",
+    "SetupNets",
+    "Span",
+    "StatRegistry",
+    "Statistic",
     "StopCondition",
     "Task",
     "TaskGroup",
     "TaskOutput",
     "TaskOutputList",
     "Timer",
+    "Trace",
     "UploadTaskGroupBuilder",
     "Workspace",
     "WorkspaceType",
@@ -95,6 +103,8 @@ __all__ = [
     "save",
     "save_async",
     "sleep",
+    "span",
+    "stat_registry",
     "to_execution_step",
     "verify",
 ]

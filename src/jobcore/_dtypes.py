@@ -43,13 +43,15 @@ def is_ml_dtype(dtype: np.dtype[Any]) -> bool:
     return dtype.type.__module__.partition(".")[0] == "ml_dtypes"
 
 
-def refusal(dtype: np.dtype[Any]) -> str | None:
+def refusal(dtype: np.dtype[Any], depth: int = 0) -> str | None:
     """Say why arrays of `dtype` cannot be stored.
 
     Parameters
     ----------
     dtype
         Any NumPy data type.
+    depth
+        How many structured types and arrays of fields it is inside of.
 
     Returns
     -------
@@ -64,14 +66,16 @@ def refusal(dtype: np.dtype[Any]) -> str | None:
         if sys.byteorder != "little" or dtype.byteorder == ">":
             return f"dtype {dtype} in big-endian order"
         return None
+    if depth == _MAX_DEPTH and (dtype.subdtype is not None or dtype.names is not None):
+        return f"structured types are nested deeper than {_MAX_DEPTH} levels"
     if dtype.subdtype is not None:
-        return refusal(dtype.base)
+        return refusal(dtype.base, depth + 1)
     if dtype.names is not None:
         for name in dtype.names:
             field = dtype.fields[name]  # type: ignore[index]  # names is not None, so fields is not either
             if len(field) > 2:
                 return f"dtype {dtype} has a title on field {name!r}"
-            reason = refusal(field[0])
+            reason = refusal(field[0], depth + 1)
             if reason is not None:
                 return f"field {name!r}: {reason}"
     elif _PLAIN.fullmatch(dtype.str) is None:

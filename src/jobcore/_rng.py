@@ -34,6 +34,8 @@ _BIT_GENERATORS: dict[str, type[Any]] = {
 _GENERATOR = "numpy.Generator/"
 _RANDOM_STATE = "numpy.RandomState/"
 _PYTHON = "python.Random"
+# NumPy mixes each word of the pool with each other one: a file must not make that take for ever.
+_MAX_POOL = 1 << 12
 
 
 def rng_algorithm(generator: object, where: str = "rng") -> str:
@@ -136,6 +138,12 @@ def rng_restore(generator: RNG | None, algorithm: str, state: Any) -> RNG:
         raise
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         raise FormatError(f"expected a state of {algorithm}, found one that it refuses: {error}") from error
+    # Numbers that are too large for it are cut without a word.
+    kept = rng_state(fresh)[1]
+    if state.get("seed_seq") is None:
+        kept.pop("seed_seq", None)
+    if not _within(kept, state):
+        raise FormatError(f"expected a state of {algorithm}, found one that it takes for another")
     if generator is None:
         return fresh
     if rng_algorithm(generator) != algorithm:
@@ -159,7 +167,7 @@ def _bit_generator(generator: Any) -> Any:
 
 
 def _seed_sequence(sequence: object, where: str) -> dict[str, Any] | None:
-    if type(sequence) is not np.random.SeedSequence:
+    if type(sequence) is not np.random.SeedSequence or sequence.pool_size > _MAX_POOL:
         return None  # a user's own seed sequence cannot be rebuilt; drawing needs none
     return {
         "entropy": copy_state(sequence.entropy, where),
@@ -175,8 +183,9 @@ def _advance(live: object, stored: object) -> None:
     same = {k: v for k, v in live.state.items() if k != "n_children_spawned"} == {
         k: v for k, v in stored.state.items() if k != "n_children_spawned"
     }
-    if same and live.n_children_spawned < stored.n_children_spawned:
-        live.spawn(stored.n_children_spawned - live.n_children_spawned)
+    # A few at a time: there is no other way to count them, and they need not all be there at once.
+    while same and live.n_children_spawned < stored.n_children_spawned:
+        live.spawn(min(1 << 12, stored.n_children_spawned - live.n_children_spawned))
 
 
 def _make(algorithm: str, state: Any) -> RNG:
@@ -200,9 +209,22 @@ def _make(algorithm: str, state: Any) -> RNG:
         return legacy
     _check_positions(state["state"])
     seed = state["seed_seq"]
+    if seed is not None and not seed["pool_size"] <= _MAX_POOL:
+        raise ValueError(f"a pool of {seed['pool_size']!r} words is larger than {_MAX_POOL}")
     bits = kind(0 if seed is None else np.random.SeedSequence(**seed))
     bits.state = state["state"]
     return np.random.Generator(bits)
+
+
+def _within(kept: Any, stored: Any) -> bool:
+    """Tell whether a state has nothing but what is in the stored one, which may have more members."""
+    if isinstance(kept, dict):
+        return isinstance(stored, dict) and all(
+            key in stored and _within(value, stored[key]) for key, value in kept.items()
+        )
+    if isinstance(kept, list | tuple) and isinstance(stored, list | tuple):
+        return len(kept) == len(stored) and all(map(_within, kept, stored))
+    return np.array_equal(kept, stored)
 
 
 def _check_positions(state: Mapping[str, Any]) -> None:

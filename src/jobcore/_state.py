@@ -101,11 +101,13 @@ def decode_state(data: bytes | bytearray | memoryview) -> Any:
     """
     try:
         # Objects are decoded from the innermost outwards by the hook, so depth costs no Python stack.
-        return json.loads(str(data, "utf-8"), object_pairs_hook=_decode_object, parse_constant=_no_constant)
+        value = json.loads(str(data, "utf-8"), object_pairs_hook=_decode_object, parse_constant=_no_constant)
     except FormatError:
         raise
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error) as error:
         raise FormatError(f"expected a state as tagged JSON, found {bytes(data[:60])!r}: {error}") from error
+    _check(value, 0)
+    return value
 
 
 def _copy(value: object, where: str, depth: int) -> Any:
@@ -190,6 +192,23 @@ def _encode(value: Any) -> Any:
         "data": base64.b64encode(array.tobytes()).decode(),
     }
     return {"$array" if isinstance(value, np.ndarray) else "$scalar": body}
+
+
+def _check(value: Any, depth: int) -> None:
+    # What could not be saved must not come in either: it would fail far from here, when it is copied or saved again.
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise FormatError(f"expected Unicode text, found a lone surrogate in {value!r:.80}") from error
+    elif isinstance(value, list | tuple | dict):
+        if depth == MAX_DEPTH:
+            raise FormatError(f"expected at most {MAX_DEPTH} levels of lists, tuples and dicts, found more")
+        for item in value.values() if isinstance(value, dict) else value:
+            _check(item, depth + 1)
+        if isinstance(value, dict):
+            for key in value:
+                _check(key, depth + 1)
 
 
 def _no_constant(text: str) -> Any:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from enum import StrEnum
 from typing import overload
 
 from jobcore.errors import BuildError
 from jobcore.graph.builder import NetBuilder
 from jobcore.graph.context import Managed
-from jobcore.graph.names import NameAllocator, NameRoot, check_name
-from jobcore.graph.net import Net
+from jobcore.graph.control import LOCAL_SETUP, REPORT_STEP, TASK_INSTANCE_SETUP, TASK_SETUP, positive_count
+from jobcore.graph.names import NameAllocator, check_name
 from jobcore.graph.plan import merge_nets
+from jobcore.graph.setups import TaskBlocks, collect_task_blocks
 from jobcore.graph.step import ExecutionStep, StepFunction, Steppable, to_execution_step
 from jobcore.graph.where import built_at
+from jobcore.groups import TaskGroupCore, WorkspaceType, as_workspace_type
 from jobcore.nodes import Cluster, Node, register
 from jobcore.outputs import TaskOutput, TaskOutputList
 
@@ -27,17 +27,9 @@ __all__ = [
     "TaskOutput",
     "TaskOutputList",
     "WorkspaceType",
+    "as_workspace_type",
     "final_output",
 ]
-
-
-class WorkspaceType(StrEnum):
-    """Where the blobs that a task makes anew live."""
-
-    PRIVATE = "private"
-    """In a workspace of the task's own, which goes when the run ends."""
-    GLOBAL = "global"
-    """In the node's workspace, where they stay."""
 
 
 class Task(Managed):
@@ -74,6 +66,9 @@ class Task(Managed):
         As given, at least 1.
     built_at
         ``file:line`` of the statement that made it.
+    TASK_SETUP, TASK_INSTANCE_SETUP, REPORT_STEP
+        Keys for ``net.add_attribute(key, object)``. Objects under the first two have a method ``setup(net)``,
+        ``exit(net)`` or both, see `SetupNets`; under the third stand steps and nets.
 
     Raises
     ------
@@ -85,6 +80,10 @@ class Task(Managed):
     -----
     Thread safety: none; a group is built by one thread.
     """
+
+    TASK_SETUP = TASK_SETUP
+    TASK_INSTANCE_SETUP = TASK_INSTANCE_SETUP
+    REPORT_STEP = REPORT_STEP
 
     def __init__(
         self,
@@ -102,10 +101,11 @@ class Task(Managed):
         self._group: TaskGroup | None = None
         self._outputs: list[TaskOutput] = []
         self._step: ExecutionStep | None = None
+        self._blocks: TaskBlocks | None = None
         self._workspace_type = as_workspace_type(workspace_type)
         where = node if isinstance(node, Node) else Node.current() if node is None else Node(node)
         self.node = where.name
-        self.num_instances = _instances(num_instances)
+        self.num_instances = 1 if num_instances is None else positive_count(num_instances, "num_instances")
         converted = None if step is None else to_execution_step(step, built_at=self.built_at)
         base = check_name(name, "task name") if name is not None else converted.name if converted else "task"
         self.name = f"{self.node}/{base}"
@@ -157,7 +157,7 @@ class Task(Managed):
     def _keep(self, step: ExecutionStep) -> None:
         merge_nets({}, step, f"task {self.name!r}")
         step.freeze(f"task {self.name!r}")
-        self._step = step
+        self._step, self._blocks = step, None
 
     def add_output(self, output: str | Iterable[str] | TaskOutput) -> TaskOutput:
         """Add an output: one blob, a list of blobs that are fetched together, or a `TaskOutput`.
@@ -206,6 +206,13 @@ class Task(Managed):
         if self._workspace_type is not None or self._group is None:
             return self._workspace_type
         return self._group.workspace_type() or WorkspaceType.PRIVATE
+
+    def _collect_blocks(self, names: NameAllocator) -> TaskBlocks:
+        """Return what runs before, beside and after the step; its set-up objects are called once."""
+        if self._blocks is None:
+            step = self.get_step()
+            self._blocks = TaskBlocks() if step is None else collect_task_blocks(step, self.name, names)
+        return self._blocks
 
     def freeze(self, by: str = "freeze()") -> None:
         """Refuse every later change.
@@ -259,7 +266,7 @@ class Task(Managed):
         return f"Task(name={self.name}, node={self.node}, outputs={self._outputs})"
 
 
-class TaskGroup(NameRoot):
+class TaskGroup(TaskGroupCore):
     """Tasks that start together; the group is done when the last of them is.
 
     Parameters
@@ -276,18 +283,7 @@ class TaskGroup(NameRoot):
     Thread safety: none while it is built; a frozen group may be read by many threads.
     """
 
-    name_rank = 1
-
-    def __init__(
-        self, workspace_type: WorkspaceType | str | None = None, names: NameAllocator | None = None
-    ) -> None:
-        super().__init__(names)
-        self.built_at = built_at()
-        self._workspace_type = as_workspace_type(workspace_type)
-        self._tasks: list[Task] = []
-        self._names: set[str] = set()
-        self._next_number: dict[str, int] = {}
-        self._frozen_by: str | None = None
+    LOCAL_SETUP = LOCAL_SETUP
 
     @classmethod
     def of(cls, task: Task, workspace_type: WorkspaceType | str | None = None) -> TaskGroup:
@@ -329,84 +325,9 @@ class TaskGroup(NameRoot):
         """
         if not isinstance(task, Task):
             raise BuildError(f"expected a Task, found {type(task).__name__}: {task!r}")
-        if self._frozen_by is not None:
-            raise BuildError(
-                f"{task._shown()} is added to a task group that was frozen by {self._frozen_by}",
-                hint="add all tasks before the group is first compiled or run; make a new group for more",
-            )
-        if task.group is self:
-            return task
-        if task.group is not None:
-            raise BuildError(f"{task._shown()} belongs to another task group already")
-        task._assert_open("its group")
-        wanted = task._workspace_type
-        if wanted is not None and self._workspace_type is not None and wanted is not self._workspace_type:
-            raise BuildError(
-                f"{task._shown()}: expected workspace type {self._workspace_type}, that of its group, "
-                f"found {wanted}"
-            )
-        self._workspace_type = self._workspace_type or wanted
-        task.name = self._unique(task.name)
+        self._register(task)
         task._group = self
-        self._tasks.append(task)
         return task
-
-    def _unique(self, base: str) -> str:
-        number = self._next_number.get(base, 0)
-        name = f"{base}:{number}" if number else base
-        while name in self._names:
-            number += 1
-            name = f"{base}:{number}"
-        # The next search starts here: a group of 10,000 tasks of one name stays linear.
-        self._next_number[base] = number
-        self._names.add(name)
-        return name
-
-    def _remove(self, task: Task) -> None:
-        self._tasks = [other for other in self._tasks if other is not task]
-        self._names.discard(task.name)
-        self._next_number.clear()
-
-    def tasks(self) -> list[Task]:
-        """Return the tasks in the order in which they were made."""
-        return list(self._tasks)
-
-    def num_registered_tasks(self) -> int:
-        """Return how many tasks there are."""
-        return len(self._tasks)
-
-    def used_nodes(self) -> list[str]:
-        """Return the names of the nodes that tasks belong to, each once, in order of first use."""
-        return list(dict.fromkeys(task.node for task in self._tasks))
-
-    def workspace_type(self) -> WorkspaceType | None:
-        """Return the type of the group's tasks, ``None`` as long as nobody named one."""
-        return self._workspace_type
-
-    @property
-    def frozen(self) -> bool:
-        """Whether the group was compiled, and so can no longer change."""
-        return self._frozen_by is not None
-
-    def freeze(self, by: str = "being compiled") -> None:
-        """Refuse every later change of the group, its tasks, their steps and nets; can be repeated.
-
-        Raises
-        ------
-        BuildError
-            A task's block is still open, or two different nets of the group have one name. The group is
-            not frozen then.
-        """
-        if self._frozen_by is not None:
-            return
-        nets: dict[str, Net] = {}
-        for task in self._tasks:
-            step = task.get_step()
-            if step is not None:
-                nets = merge_nets(nets, step, "a task group")
-        for task in self._tasks:
-            task.freeze(by)
-        self._frozen_by = by
 
     @overload
     def task(self, step: StepFunction, /) -> Task: ...
@@ -466,10 +387,6 @@ class TaskGroup(NameRoot):
 
         return register_task if step is None else register_task(step)
 
-    def __repr__(self) -> str:
-        kind = None if self._workspace_type is None else str(self._workspace_type)
-        return f"TaskGroup(tasks={self._tasks}, workspace_type={kind})"
-
 
 def final_output(blob: str | Iterable[str] | TaskOutput) -> TaskOutput:
     """Make `blob` an output of the active task; outside any, of a new task without a step.
@@ -490,28 +407,3 @@ def final_output(blob: str | Iterable[str] | TaskOutput) -> TaskOutput:
         Task(outputs=output)
         return output
     return task.add_output(blob)
-
-
-def as_workspace_type(value: WorkspaceType | str | None) -> WorkspaceType | None:
-    """Return `value` as a workspace type.
-
-    Raises
-    ------
-    BuildError
-        It is no type's name.
-    """
-    if value is None:
-        return None
-    try:
-        return WorkspaceType(value)
-    except ValueError as error:
-        known = " or ".join(repr(str(kind)) for kind in WorkspaceType)
-        raise BuildError(f"expected {known} as workspace type, found {value!r}") from error
-
-
-def _instances(count: int | None) -> int:
-    if count is None:
-        return 1
-    if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
-        raise BuildError(f"expected num_instances to be an integer of at least 1, found {count!r}")
-    return operator.index(count)

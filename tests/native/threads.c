@@ -8,6 +8,8 @@
 #endif
 #include <stdio.h>
 
+#define JC_SYNC_BYTES ((uint64_t)1 << 20) /* small, so that syncs on the way meet all else */
+
 #include "arena.h"
 #include "chunk_io.h"
 
@@ -172,6 +174,7 @@ static void copy_and_write(void)
     size_t room = 6 * JC_HUGE;
     uint8_t *data = random_bytes(SIZE, 11), *arena = jc_arena_map(room);
     jc_copy copies[3];
+    jc_file written;
     CHECK(arena != NULL);
     for (int i = 0; i < 3; i++) {
         size_t third = SIZE / 3;
@@ -184,7 +187,7 @@ static void copy_and_write(void)
     for (int direct = 0; direct < 2; direct++) {
         int fd = open_new(91 + direct, path, sizeof path);
         file f = {fd, data};
-        CHECK(jc_write_arena(fd, arena, SIZE - 5, (uint64_t)1 << 20, 4, direct) == 0);
+        CHECK(jc_write_arena(fd, arena, SIZE - 5, (uint64_t)1 << 20, 4, direct, &written) == 0);
         CHECK(lseek(fd, 0, SEEK_END) == (off_t)SIZE - 5);
         CHECK(pwrite(fd, data + SIZE - 5, 5, (off_t)SIZE - 5) == 5);
         read_all(&f);

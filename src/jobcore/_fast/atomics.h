@@ -36,4 +36,9 @@ static inline int jc_atomic_replace(int64_t *cell, int64_t expected, int64_t val
     return __atomic_compare_exchange_n(cell, &expected, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+/* For a cell with one writer at a time: others see the old value or the new one, sooner or later. */
+static inline void jc_relaxed_store(int64_t *cell, int64_t value) {
+    __atomic_store_n(cell, value, __ATOMIC_RELAXED);
+}
+
 #endif

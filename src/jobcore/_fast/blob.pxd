@@ -13,6 +13,7 @@ the fields and the bytes without the GIL in one of two ways:
 
 cimport cython
 cimport numpy as cnp
+from libc.stdint cimport int64_t
 
 from jobcore._fast.gate cimport Gate
 
@@ -46,6 +47,11 @@ cdef class Blob:
     cdef int _scalar_type
     cdef bint _bound
     cdef bint _transient
+    # Raised whenever other memory or another value takes the place of `_held`; native code reads it without the GIL.
+    cdef int64_t _version
+    # How many programs that run have a reference to the array in `_held` and may write its one item at any moment,
+    # without the GIL: whoever wants it to keep what it shows gets a copy.
+    cdef Py_ssize_t _pins
 
     cdef Gate _gate
 
@@ -54,6 +60,8 @@ cdef class Blob:
     cdef int wait_for_gate(self, bint reading) except -1
     cdef int give_way(self) except -1
 
+    cdef bint pin(self) noexcept
+    cdef void unpin(self, object held) noexcept
     cdef int put(self, object value, int transient) except -1
     cdef object get(self)
     cdef int _put_scalar(self, int type_number, const void *number, size_t nbytes, int transient) except -1

@@ -28,6 +28,7 @@ from jobcore._fast.arrays cimport (
     jc_read_only_view,
     refcount_of,
 )
+from jobcore._fast.atomics cimport jc_relaxed_store
 from jobcore._fast.counter cimport Counter
 from jobcore._fast.gate cimport (
     GATE_FORKED,
@@ -206,6 +207,8 @@ cdef class Blob:
         """
         if self._gate.closed:
             self.wait_for_gate(True)
+        if self._pins:
+            return jc_read_only_view(copy_of(<cnp.ndarray> self._held))
         return self._held
 
     def feed(self, value, transient=None):
@@ -325,6 +328,7 @@ cdef class Blob:
                 raise misfit(self._name, self._held, f"{wanted} {dims}")
             return self._held
         if self._kind == KIND_TENSOR and self.shape == dims and self.dtype == wanted and self._exclusive() and (
+            self._pins == 0 and
             cnp.PyArray_CHKFLAGS(<cnp.ndarray> self._held, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_OWNDATA)
         ):
             array = <cnp.ndarray> self._held
@@ -403,6 +407,23 @@ cdef class Blob:
             self.wait_for_gate(False)
         return 0
 
+    # Programs that run.
+
+    cdef bint pin(self) noexcept:
+        """Let the caller write the one item of a 0-d tensor without the GIL; it keeps a reference to ``_held``.
+
+        False if others could see it change: the blob is bound, or somebody has a view or the array itself.
+        """
+        if self._scalar_type < 0 or not self._exclusive():
+            return False
+        self._pins += 1
+        return True
+
+    cdef void unpin(self, object held) noexcept:
+        """Take a pin back, before the reference to `held` goes."""
+        if held is self._held and self._pins > 0:
+            self._pins -= 1
+
     # Writing.
 
     cdef int put(self, object value, int transient) except -1:
@@ -441,6 +462,10 @@ cdef class Blob:
             return self._put_scalar(cnp.NPY_CDOUBLE, pair, sizeof(pair), transient)
         elif isinstance(value, cnp.generic):
             array = jc_from_scalar(value)
+            if cnp.PyArray_TYPE(<cnp.ndarray> array) == self._scalar_type and self._exclusive():
+                return self._put_scalar(
+                    self._scalar_type, cnp.PyArray_DATA(<cnp.ndarray> array), <size_t> self._nbytes, transient
+                )
             if holdable(<cnp.ndarray> array):
                 return self._settle(KIND_TENSOR, array, transient)
         elif PyBytes_CheckExact(value):
@@ -587,11 +612,13 @@ cdef class Blob:
         if transient >= 0:
             self._transient = transient
         self._held = value
+        self._pins = 0
+        jc_relaxed_store(&self._version, self._version + 1)
         return 0
 
     cdef bint _exclusive(self) noexcept:
         """Whether nobody else can see the value: no view, no array from `value`, no copy that is under way."""
-        return not self._gate.closed and not self._bound and refcount_of(<PyObject *> self._held) == 1
+        return not self._gate.closed and not self._bound and refcount_of(<PyObject *> self._held) == 1 + self._pins
 
     cdef bint _reusable(self, cnp.ndarray source) noexcept:
         """Whether the array held can take the place of the copy of `source`, and nobody would see it change."""
@@ -668,6 +695,8 @@ cdef class Blob:
         if self._gate.closed:
             self.wait_for_gate(True)
         if self._kind == KIND_TENSOR:
+            if self._pins:
+                return jc_read_only_view(copy_of(<cnp.ndarray> self._held))
             return jc_read_only_view(<cnp.ndarray> self._held)
         if self._kind == KIND_EMPTY:
             raise is_empty(self._name)

@@ -70,6 +70,28 @@ cdef class Counter:
         """
         return self.fetch_add(-1) <= 0
 
+    def add(self, amount):
+        """Add any amount.
+
+        Parameters
+        ----------
+        amount
+            ``-2**63 <= amount < 2**63``.
+
+        Returns
+        -------
+        int
+            The value before the addition.
+
+        Raises
+        ------
+        BlobValueError
+            If `amount` does not fit int64; the counter keeps its value.
+        TypeError
+            If `amount` is not an integer; the counter keeps its value.
+        """
+        return self.fetch_add(_as_int64(amount, "Counter.add", "amount"))
+
     def reset(self, init_count=0):
         """Set a new start value.
 

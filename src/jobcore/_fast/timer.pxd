@@ -1,17 +1,33 @@
-"""The timer as native kernels see it: no method here needs the GIL or can fail."""
+"""The timer as native kernels see it: its state, and functions on it that need no GIL and cannot fail."""
 
 cimport cython
 from libc.stdint cimport int64_t
+
+from jobcore._fast.counter cimport Counter
+
+
+cdef extern from "timer.h" nogil:
+    ctypedef struct jc_timer:
+        int64_t begin_ns
+        int64_t sum_ns
+        int64_t count
+        int64_t *more_ns
+        int64_t *more_count
+
+    int64_t JC_STOPPED
+    bint jc_timer_begin(jc_timer *timer)
+    int64_t jc_timer_get(const jc_timer *timer)
+    int64_t jc_timer_end(jc_timer *timer)
 
 
 @cython.final
 cdef class Timer:
     cdef str _name
-    # Guard of the three: touched through atomics.h only. `_begin_ns` decides every race: whoever changes it
-    # from or to "stopped" owns that start or that end, and only the owner of an end adds to the totals.
-    cdef int64_t _begin_ns
-    cdef int64_t _sum_ns
-    cdef int64_t _count
+    # Guard: touched through timer.h and atomics.h only.
+    cdef jc_timer _state
+    # Hold what `_state` points to; set once, at creation.
+    cdef Counter _sum
+    cdef Counter _spans
 
     # False if it is running already.
     cdef bint try_begin(self) noexcept nogil

@@ -2,22 +2,13 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from jobcore._fast.atomics cimport (
-    jc_atomic_exchange,
-    jc_atomic_fetch_add,
-    jc_atomic_load,
-    jc_atomic_replace,
-)
+from jobcore._fast.atomics cimport jc_atomic_load
+from jobcore._fast.timer cimport JC_STOPPED, jc_timer_begin, jc_timer_end, jc_timer_get
 
 from jobcore.errors import TimerStateError
 
 __all__ = ["Timer"]
-
-# No reading of the clock is negative. Zero would not do: it is a reading, the moment of boot.
-cdef enum:
-    STOPPED = -1
 
 
 @cython.final
@@ -31,11 +22,14 @@ cdef class Timer:
     ----------
     name
         What is measured; part of the error texts.
+    totals
+        A counter of nanoseconds and one of spans that every end is added to as well, for what several timers
+        measure together.
 
     Raises
     ------
     TypeError
-        If `name` is not a str.
+        If `name` is not a str, or `totals` are not two counters.
 
     Notes
     -----
@@ -54,11 +48,18 @@ cdef class Timer:
 
     def __cinit__(self):
         # Here and not in __init__: a zero-filled timer would count as running since boot.
-        self._begin_ns = STOPPED
+        self._state.begin_ns = JC_STOPPED
         self._name = "timer"
 
-    def __init__(self, str name not None="timer"):
+    def __init__(self, str name not None="timer", totals=None):
         self._name = name
+        if totals is not None and self._sum is None:
+            self._sum, self._spans = totals
+            if self._sum is None or self._spans is None:
+                self._sum = self._spans = None
+                raise TypeError(f"expected two counters as totals of a timer, found {totals!r}")
+            self._state.more_ns = &self._sum._value
+            self._state.more_count = &self._spans._value
 
     def begin(self):
         """Start a span.
@@ -68,7 +69,7 @@ cdef class Timer:
         TimerStateError
             If the timer is running; the span goes on unharmed.
         """
-        if not self.try_begin():
+        if not jc_timer_begin(&self._state):
             raise TimerStateError(
                 f"Timer.begin: expected timer {self._name!r} to be stopped, found it running",
                 hint="end() it first; spans that overlap need a timer each",
@@ -87,7 +88,7 @@ cdef class Timer:
         TimerStateError
             If the timer is stopped.
         """
-        cdef int64_t span_ns = self.elapsed_ns()
+        cdef int64_t span_ns = jc_timer_get(&self._state)
         if span_ns < 0:
             raise _not_running(self._name, "get")
         return span_ns
@@ -105,7 +106,7 @@ cdef class Timer:
         TimerStateError
             If the timer is stopped; the totals stay as they were.
         """
-        cdef int64_t span_ns = self.try_end()
+        cdef int64_t span_ns = jc_timer_end(&self._state)
         if span_ns < 0:
             raise _not_running(self._name, "end")
         return span_ns
@@ -118,48 +119,30 @@ cdef class Timer:
     @property
     def running(self):
         """Whether a span has begun and not ended."""
-        return jc_atomic_load(&self._begin_ns) != STOPPED
+        return jc_atomic_load(&self._state.begin_ns) != JC_STOPPED
 
     @property
     def sum_ns(self):
         """Nanoseconds in all spans that ended."""
-        return jc_atomic_load(&self._sum_ns)
+        return jc_atomic_load(&self._state.sum_ns)
 
     @property
     def count(self):
         """Number of spans that ended."""
-        return jc_atomic_load(&self._count)
+        return jc_atomic_load(&self._state.count)
 
     def __repr__(self):
         state = "running" if self.running else "stopped"
         return f"<Timer {self._name!r} {state}, {self.count} spans, {self.sum_ns} ns>"
 
     cdef bint try_begin(self) noexcept nogil:
-        return jc_atomic_replace(&self._begin_ns, STOPPED, _now_ns())
+        return jc_timer_begin(&self._state)
 
     cdef int64_t elapsed_ns(self) noexcept nogil:
-        cdef int64_t begin_ns = jc_atomic_load(&self._begin_ns)
-        if begin_ns == STOPPED:
-            return -1
-        return _now_ns() - begin_ns
+        return jc_timer_get(&self._state)
 
     cdef int64_t try_end(self) noexcept nogil:
-        # The clock is read after the span is taken: read before it, a span that another thread began in
-        # between would come out negative.
-        cdef int64_t begin_ns = jc_atomic_exchange(&self._begin_ns, STOPPED)
-        if begin_ns == STOPPED:
-            return -1
-        cdef int64_t span_ns = _now_ns() - begin_ns
-        jc_atomic_fetch_add(&self._sum_ns, span_ns)
-        jc_atomic_fetch_add(&self._count, 1)
-        return span_ns
-
-
-cdef int64_t _now_ns() noexcept nogil:
-    # It cannot fail: the clock is mandatory and the pointer good.
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t> now.tv_sec * 1_000_000_000 + now.tv_nsec
+        return jc_timer_end(&self._state)
 
 
 cdef object _not_running(str name, str method):

@@ -4,6 +4,8 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_FromObject
 
+from libc.stdint cimport int64_t
+
 from jobcore._fast.blob cimport (
     KIND_COUNTER,
     KIND_EMPTY,
@@ -257,12 +259,14 @@ cdef class BlobTable:
                 f"blob {key!r} belongs to an ancestor of workspace {self._table_name!r}",
                 hint="remove it from the workspace that it belongs to",
             )
+        self._removals += 1
 
     def reset(self):
         """Remove all blobs of this table, as :meth:`remove_blob` does; those of its ancestors stay."""
         # A new dictionary in one step: dropping the old one may run code that uses this table.
         cdef dict blobs = self._blobs
         self._blobs = {}
+        self._removals += 1
         blobs.clear()
 
     def blob_names(self, include_shared=True):
@@ -300,6 +304,15 @@ cdef class BlobTable:
     def __bool__(self):
         # By its length an empty workspace would be false, and ``workspace or default`` would drop it.
         return True
+
+    cdef int64_t removals(self) noexcept:
+        """How often blobs were taken out of this table or an ancestor."""
+        cdef BlobTable table = self
+        cdef int64_t total = 0
+        while table is not None:
+            total += table._removals
+            table = table._parent
+        return total
 
     cdef Blob find(self, object name):
         """The visible blob of that name, or None."""

@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 # Importing these registers their op types.
-from jobcore.graph import ops_blobs, ops_counters, ops_fills, ops_math, ops_store, ops_timers
+from jobcore.graph import (
+    ops_blobs,
+    ops_columns,
+    ops_control,
+    ops_counters,
+    ops_data,
+    ops_fills,
+    ops_math,
+    ops_queues,
+    ops_sampling,
+    ops_stats,
+    ops_store,
+    ops_sync,
+    ops_timers,
+)
 from jobcore.graph.blobref import BlobReference
-from jobcore.graph.builder import NetBuilder, Operations, ops
+from jobcore.graph.blocks import Block
+from jobcore.graph.builder import NetBuilder
 from jobcore.graph.context import DefaultManaged, Managed
+from jobcore.graph.control import Control, Guard, Loop, When, While
 from jobcore.graph.names import NameAllocator, NameRoot, NameScope, current_scope, scoped
 from jobcore.graph.net import Net
 from jobcore.graph.op import Op, OpContext
+from jobcore.graph.operations import Operations, ops
 from jobcore.graph.plan import Plan
 from jobcore.graph.registry import REQUIRED, ArgSpec, Kernel, OpSchema, all_ops, register_op, schema
+from jobcore.graph.setups import SetupNets
 from jobcore.graph.step import ExecutionStep, Steppable, execution_step, to_execution_step
 
 __all__ = [
     "REQUIRED",
     "ArgSpec",
     "BlobReference",
+    "Block",
+    "Control",
     "DefaultManaged",
     "ExecutionStep",
+    "Guard",
     "Kernel",
+    "Loop",
     "Managed",
     "NameAllocator",
     "NameRoot",
@@ -32,7 +54,10 @@ __all__ = [
     "OpSchema",
     "Operations",
     "Plan",
+    "SetupNets",
     "Steppable",
+    "When",
+    "While",
     "all_ops",
     "current_scope",
     "execution_step",
@@ -43,4 +68,5 @@ __all__ = [
     "to_execution_step",
 ]
 
-del ops_blobs, ops_counters, ops_fills, ops_math, ops_store, ops_timers
+del ops_blobs, ops_columns, ops_control, ops_counters, ops_data, ops_fills, ops_math, ops_queues
+del ops_sampling, ops_stats, ops_store, ops_sync, ops_timers

@@ -1,20 +1,18 @@
-"""`NetBuilder` and `ops`: writing nets as plain statements."""
+"""`NetBuilder`: collects what is written as plain statements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from jobcore.errors import BuildError
-from jobcore.graph import registry
-from jobcore.graph.blobref import BlobReference, BlobsLike
+from jobcore.graph.control import Control
 from jobcore.graph.names import FragmentRoot, NamePrefix, NameRoot, check_name
-from jobcore.graph.net import Net, bound_op
+from jobcore.graph.net import Net
 from jobcore.graph.step import ExecutionStep, Steppable, StepSource, to_execution_step
 from jobcore.graph.where import built_at
 
-__all__ = ["NetBuilder", "Operations", "ops"]
+__all__ = ["NetBuilder"]
 
 
 class NetBuilder(NamePrefix):
@@ -48,6 +46,8 @@ class NetBuilder(NamePrefix):
         self._frozen_by: str | None = None
         self._open = False
         self._step: ExecutionStep | None = None
+        # The block that ended last in this one, for an Else directly after it.
+        self._last_block: NetBuilder | None = None
 
     @property
     def children(self) -> tuple[Net | ExecutionStep | NetBuilder, ...]:
@@ -104,18 +104,34 @@ class NetBuilder(NamePrefix):
             raise BuildError(f"{self!r} cannot be run: its block ended with {self._frozen_by}")
         if self._step is None:
             self._frozen_by = self._frozen_by or "its conversion to a step"
-            name = self.name or "net_builder"
-            nets = [child for child in self._children if isinstance(child, Net)]
-            if nets and len(nets) == len(self._children):
-                self._step = ExecutionStep(name, nets=nets, built_at=self.built_at)
-            else:
-                self._step = ExecutionStep(
-                    name,
-                    substeps=[to_execution_step(c, built_at=self.built_at) for c in self._children],
-                    built_at=self.built_at,
-                )
-            self._step.freeze(f"{self!r}")
+            self._step = self._make_step(self.name or "net_builder")
         return self._step
+
+    def _make_step(self, name: str) -> ExecutionStep:
+        step = self._step_of(name, self._children)
+        step.freeze(f"{self!r}")
+        return step
+
+    def _step_of(
+        self,
+        name: str,
+        children: Sequence[Net | ExecutionStep | NetBuilder],
+        *,
+        own_workspace: bool = False,
+        run_every_ms: float | None = None,
+        control: Control | None = None,
+    ) -> ExecutionStep:
+        nets = [child for child in children if isinstance(child, Net)]
+        only_nets = bool(nets) and len(nets) == len(children)
+        return ExecutionStep(
+            name,
+            nets=nets if only_nets else None,
+            substeps=None if only_nets else [to_execution_step(c, built_at=self.built_at) for c in children],
+            built_at=self.built_at,
+            own_workspace=own_workspace,
+            run_every_ms=run_every_ms,
+            control=control,
+        )
 
     def _enter_context(self, inner: ExitStack) -> None:
         self._assert_open("its block")
@@ -136,72 +152,5 @@ class NetBuilder(NamePrefix):
     def __repr__(self) -> str:
         return f"NetBuilder(name={self.name!r}, children={len(self._children)})"
 
-
-class Operations:
-    """The op types as functions that add to the open `NetBuilder`; use the module's object `ops`.
-
-    ``ops.Add([x, y])`` adds an op and returns a reference to its output; ``help(ops.Add)`` tells what it
-    does, ``dir(ops)`` lists them all.
-
-    Raises
-    ------
-    AttributeError
-        There is no such op; close names are listed.
-    ContextError
-        On a call outside ``with NetBuilder():`` and ``with Task():``.
-    """
-
-    def __getattr__(self, op_type: str) -> Callable[..., Any]:
-        if op_type.startswith("_") or not registry.is_op(op_type):
-            raise AttributeError(registry.unknown_op(op_type))
-
-        def add_op(op_type: str, *args: Any, **kwargs: Any) -> Any:
-            return NetBuilder.current().current_net().add_op(op_type, *args, **kwargs)
-
-        return bound_op(op_type, add_op)
-
-    def __dir__(self) -> list[str]:
-        return sorted({"net", *registry.all_ops()})
-
-    def net(self, net: Steppable | None = None, name: str | None = None) -> Any:
-        """Append a net, step, builder or callable and return it; without one, return the current net.
-
-        Parameters
-        ----------
-        net
-            What to append. Ops after it go to a new net.
-        name
-            Start a new net of this name, behind the builder's name.
-
-        Raises
-        ------
-        BuildError
-            Both were given.
-        """
-        builder = NetBuilder.current()
-        if net is None:
-            return builder.current_net(name)
-        if name is not None:
-            raise BuildError(f"expected a net or a name, found both: {net!r} and {name!r}")
-        return builder.add(net)
-
-    def Const(self, value: object, blob_out: str | None = None, dtype: object = None) -> BlobReference:
-        """Make `value` a blob; see `Net.Const`."""
-        return NetBuilder.current().current_net().Const(value, blob_out, dtype)
-
-    def Python(self, function: Callable[..., object]) -> Callable[..., Any]:
-        """Return a function that adds an op calling `function`; see `Net.Python`."""
-
-        def add(inputs: BlobsLike = (), outputs: int | BlobsLike | None = None, **kwargs: Any) -> Any:
-            return NetBuilder.current().current_net().Python(function)(inputs, outputs, **kwargs)
-
-        return add
-
-    def __repr__(self) -> str:
-        return "<ops of the open NetBuilder>"
-
-
-ops = Operations()
-"""The op types as functions; see `Operations`."""
 
 assert issubclass(NetBuilder, StepSource)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobcore.errors import BlobValueError
 from jobcore.graph.args import boolean
-from jobcore.graph.kernels import wrong_kind
+from jobcore.graph.functions import check_step_function
+from jobcore.graph.kernels import describe_blob, wrong_kind
 from jobcore.graph.op import Op, OpContext
 from jobcore.graph.registry import ArgSpec, register_op
-from jobcore.graph.step import check_step_function
 
 __all__: list[str] = []
 
@@ -63,12 +64,48 @@ def get_all_blob_names(ctx: OpContext) -> None:
     itself are among them.
     """
     names = ctx.workspace.blob_names(include_shared=ctx.args["include_shared"])
+    ctx.outputs[0].feed(_as_names(ctx, names))
+
+
+def _as_names(ctx: OpContext, names: list[str]) -> NDArray[np.str_]:
     listed = np.array(names, dtype=np.str_)
     if listed.tolist() != names:
         # NumPy strings have no length: trailing NUL characters are lost.
         lost = [name for name in names if name.endswith("\0")]
         raise BlobValueError(f"{ctx.op.call()}: a tensor of strings cannot hold the names {lost}")
-    ctx.outputs[0].feed(listed)
+    return listed
+
+
+@register_op(
+    "EstimateAllBlobSizes",
+    num_inputs=0,
+    num_outputs=2,
+    args={"include_shared": boolean(default=True, doc="Also the blobs of the workspaces above.")},
+    default_outputs=2,
+)
+def estimate_all_blob_sizes(ctx: OpContext) -> None:
+    """Tell how large the visible blobs are, with ``include_shared=False`` only the workspace's own.
+
+    No input; outputs: the names, as GetAllBlobNames gives them, and the bytes of their values, int64, 1-D; what a
+    checkpoint needs for names and descriptions is not counted. The outputs themselves are not among them.
+    """
+    own = set(ctx.op.outputs)
+    names = ctx.workspace.blob_names(include_shared=ctx.args["include_shared"])
+    names = [name for name in names if name not in own and ctx.workspace.has_blob(name)]
+    sizes = [ctx.workspace.blob(name).nbytes for name in names]
+    ctx.outputs[0].feed(_as_names(ctx, names))
+    ctx.outputs[1].feed(np.array(sizes, np.int64))
+
+
+@register_op("Print", num_inputs=1, num_outputs=0)
+def print_blob(ctx: OpContext) -> None:
+    """Write name, kind and value of a blob to the standard output; LogInfo writes to the log.
+
+    Input: a blob of any kind; no output. Of a large tensor NumPy shows the first and last items.
+    """
+    blob = ctx.inputs[0]
+    value = blob.view() if blob.kind == "tensor" else blob.value
+    print(f"{describe_blob(blob)}: {value}", flush=True)
 
 
 def _callable(value: object) -> object:

@@ -20,7 +20,7 @@ from jobcore.graph.kernels import wrong_kind
 from jobcore.graph.op import Op, OpContext
 from jobcore.graph.registry import register_op
 from jobcore.store import open_database, write_database
-from jobcore.store.container import known_types
+from jobcore.store.containers import known_types
 from jobcore.workspace import Blob
 
 __all__: list[str] = []

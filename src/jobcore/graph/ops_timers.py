@@ -9,6 +9,7 @@ from jobcore.graph.args import optional, text
 from jobcore.graph.kernels import timer
 from jobcore.graph.op import OpContext
 from jobcore.graph.registry import register_op
+from jobcore.statistics import stat_registry
 
 __all__: list[str] = []
 
@@ -22,14 +23,17 @@ __all__: list[str] = []
 def timer_begin(ctx: OpContext) -> None:
     """Start a timer, making it first where the blob is none yet.
 
-    No input; output: the timer. One that is running already is a TimerStateError.
+    No input; output: the timer. One that is running already is a TimerStateError. Each end is also added to the
+    statistics ``<counter_name>/time_ns/sum`` and ``.../count`` of the process.
     """
     output = ctx.outputs[0]
     existing = output.value
     if isinstance(existing, Timer):
         existing.begin()
         return
-    started = Timer(ctx.args["counter_name"] or output.name)
+    name = ctx.args["counter_name"] or output.name
+    stats = stat_registry()
+    started = Timer(name, (stats.counter(f"{name}/time_ns/sum"), stats.counter(f"{name}/time_ns/count")))
     started.begin()
     output.feed(started)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from jobcore._fast.program import native_kernel
 from jobcore.errors import BuildError, JobcoreError
 from jobcore.graph.op import Op, OpContext
 
@@ -87,6 +88,9 @@ class OpSchema:
         Whether an output may be one of the inputs.
     check
         Looks at the whole op once counts and arguments are right; raises BuildError.
+    native
+        A kernel in native code, a capsule named ``jobcore.kernel``, which is tried before `kernel`; or None. See
+        ``jobcore/_fast/program.pxd``.
     """
 
     type: str
@@ -98,6 +102,7 @@ class OpSchema:
     default_outputs: int = 1
     inplace: bool = False
     check: Callable[[Op], None] | None = field(default=None)
+    native: object | None = None
 
 
 _schemas: dict[str, OpSchema] = {}
@@ -112,6 +117,7 @@ def register_op(
     default_outputs: int | None = None,
     inplace: bool = False,
     check: Callable[[Op], None] | None = None,
+    native: object | None = None,
 ) -> Callable[[Kernel], Kernel]:
     """Register the decorated kernel as an op type; the kernel's docstring becomes the op's.
 
@@ -121,8 +127,9 @@ def register_op(
         The name, an identifier such as ``CountUp``.
     num_inputs, num_outputs
         A count, or smallest and largest count with ``None`` for no limit.
-    args, default_outputs, inplace, check
-        See `OpSchema`. `default_outputs` is 1 by default, within the limits of `num_outputs`.
+    args, default_outputs, inplace, check, native
+        See `OpSchema`. `default_outputs` is 1 by default, within the limits of `num_outputs`. An op type of this
+        library has its native kernel by its name.
 
     Returns
     -------
@@ -160,6 +167,7 @@ def register_op(
             default_outputs=default if default_outputs is None else default_outputs,
             inplace=inplace,
             check=check,
+            native=native_kernel(type) if native is None else native,
         )
         # setdefault is one step under the interpreter lock, so two racing registrations cannot both win.
         if _schemas.setdefault(type, entry) is not entry:

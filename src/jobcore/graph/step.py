@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
@@ -10,6 +9,17 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from jobcore.errors import BuildError
 from jobcore.graph.blobref import as_references
 from jobcore.graph.context import Managed
+from jobcore.graph.control import (
+    Control,
+    Guard,
+    Loop,
+    While,
+    check_control,
+    check_flags,
+    positive_count,
+    positive_interval,
+)
+from jobcore.graph.functions import check_step_function, function_name
 from jobcore.graph.names import check_name
 from jobcore.graph.net import Net
 from jobcore.graph.where import built_at as here
@@ -57,10 +67,21 @@ class ExecutionStep:
         Each substep in a thread of its own; all are joined before the next iteration.
     built_at
         ``file:line`` to show in errors; the caller's statement by default.
+    only_once
+        With `should_stop_blob`: the blob may end the first round early, and there is no second one.
+    own_workspace
+        The content works on a new workspace below the present one, which goes when the step ends.
+    num_concurrent_instances
+        How many copies of the content run at once, each in a thread; all are joined before the next iteration.
+    run_every_ms
+        A reporter: the step runs beside the other substeps of its parent, in a thread of its own, once per so many
+        milliseconds; and exactly once more when they have ended, after a failure too.
+    control
+        Control flow; not together with the other ways to repeat or to run at once.
 
     Attributes
     ----------
-    name, concurrent_substeps, built_at
+    name, concurrent_substeps, built_at, only_once, own_workspace, num_concurrent_instances, run_every_ms, control
         As given.
     nets, substeps
         Tuples; the unused ones are empty.
@@ -74,8 +95,8 @@ class ExecutionStep:
     Raises
     ------
     BuildError
-        More than one of nets, substeps and function; both `num_iter` and `should_stop_blob`; a callable
-        that cannot be called with one argument.
+        More than one of nets, substeps and function; flags that do not go together; a callable that cannot be
+        called with one argument.
 
     Notes
     -----
@@ -93,6 +114,12 @@ class ExecutionStep:
         should_stop_blob: str | None = None,
         concurrent_substeps: bool = False,
         built_at: str | None = None,
+        *,
+        only_once: bool = False,
+        own_workspace: bool = False,
+        num_concurrent_instances: int = 1,
+        run_every_ms: float | None = None,
+        control: Control | None = None,
     ) -> None:
         self.name = check_name(name, "step name")
         self.built_at = here() if built_at is None else built_at
@@ -116,6 +143,17 @@ class ExecutionStep:
             None if should_stop_blob is None else str(as_references([should_stop_blob])[0])
         )
         self.concurrent_substeps = bool(concurrent_substeps)
+        self.only_once = bool(only_once)
+        self.own_workspace = bool(own_workspace)
+        self.num_concurrent_instances = positive_count(
+            num_concurrent_instances, f"step {name!r}: num_concurrent_instances"
+        )
+        self.run_every_ms = (
+            None if run_every_ms is None else positive_interval(run_every_ms, f"step {name!r}: run_every_ms")
+        )
+        self.control = control
+        self.catches_stop = not once or isinstance(control, (Loop, Guard, While))
+        check_flags(self, repeats=not once)
         self.function = None if function is None else check_step_function(function, f"step {name!r}")
         self._nets: list[Net] = []
         self._substeps: list[ExecutionStep] = []
@@ -126,6 +164,18 @@ class ExecutionStep:
             substeps = (substeps,)
         for step in substeps or ():
             self.add_substep(step)
+
+    def set_control(self, control: Control) -> None:
+        """Replace the control by one of the same kind.
+
+        Raises
+        ------
+        BuildError
+            The step is frozen.
+        """
+        self._assert_open("a change of its control")
+        assert type(control) is type(self.control)
+        self.control = control
 
     @property
     def nets(self) -> tuple[Net, ...]:
@@ -187,8 +237,15 @@ class ExecutionStep:
         return step
 
     def freeze(self, by: str = "freeze()") -> None:
-        """Refuse every later change of this step and of all nets and steps in it."""
+        """Refuse every later change of this step and of all nets and steps in it.
+
+        Raises
+        ------
+        BuildError
+            What the step holds does not fit its control.
+        """
         if self._frozen_by is None:
+            check_control(self)
             self._frozen_by = by
             for net in self._nets:
                 net.freeze(by)
@@ -219,7 +276,7 @@ class ExecutionStep:
 
     def __repr__(self) -> str:
         content = (
-            f"function={_function_name(self.function)}"
+            f"function={function_name(self.function)}"
             if self.function is not None
             else f"substeps={[s.name for s in self._substeps]}"
             if self._substeps
@@ -234,6 +291,12 @@ def execution_step(
     num_iter: int | None = None,
     should_stop_blob: str | None = None,
     concurrent_substeps: bool = False,
+    *,
+    only_once: bool = False,
+    own_workspace: bool = False,
+    num_concurrent_instances: int = 1,
+    run_every_ms: float | None = None,
+    control: Control | None = None,
 ) -> ExecutionStep:
     """Make a step of nets or of steps.
 
@@ -244,7 +307,8 @@ def execution_step(
     steps_or_nets
         One or a list. A list of nets only becomes the nets of the step; in any other list each item
         becomes a substep.
-    num_iter, should_stop_blob, concurrent_substeps
+    num_iter, should_stop_blob, concurrent_substeps, only_once, own_workspace, num_concurrent_instances
+    run_every_ms, control
         See `ExecutionStep`.
 
     Raises
@@ -256,17 +320,20 @@ def execution_step(
     where = here()
     parts = list(steps_or_nets) if isinstance(steps_or_nets, (list, tuple)) else [steps_or_nets]
     nets = [part for part in parts if isinstance(part, Net)]
-    if nets and len(nets) == len(parts) and not concurrent_substeps:
-        return ExecutionStep(
-            name, nets=nets, num_iter=num_iter, should_stop_blob=should_stop_blob, built_at=where
-        )
+    only_nets = bool(nets) and len(nets) == len(parts) and not concurrent_substeps
     return ExecutionStep(
         name,
-        substeps=[to_execution_step(part) for part in parts],
+        nets=nets if only_nets else None,
+        substeps=None if only_nets else [to_execution_step(part) for part in parts],
         num_iter=num_iter,
         should_stop_blob=should_stop_blob,
         concurrent_substeps=concurrent_substeps,
         built_at=where,
+        only_once=only_once,
+        own_workspace=own_workspace,
+        num_concurrent_instances=num_concurrent_instances,
+        run_every_ms=run_every_ms,
+        control=control,
     )
 
 
@@ -308,51 +375,8 @@ def to_execution_step(
         )
     # Contexts can be called, as decorators; a task or a group given as a step is a mistake all the same.
     if callable(source) and not isinstance(source, Managed):
-        return ExecutionStep(name or _function_name(source), function=source, built_at=where)
+        return ExecutionStep(name or function_name(source), function=source, built_at=where)
     raise BuildError(
         "expected an ExecutionStep, a Net, a NetBuilder, a callable taking the workspace, or a list of "
         f"those, found {type(source).__name__}: {source!r}"
     )
-
-
-def _function_name(function: object) -> str:
-    name = getattr(function, "__name__", None)
-    if isinstance(name, str) and name and name != "<lambda>":
-        return name
-    return "function" if name else type(function).__name__
-
-
-def check_step_function(
-    function: Callable[..., object], what: str, arguments: tuple[str, ...] = ("workspace",)
-) -> Callable[..., object]:
-    """Return `function` if it can be called with as many positional arguments as `arguments` names.
-
-    Raises
-    ------
-    BuildError
-        It cannot, it is not callable, or a call would not run its body: a generator or a coroutine
-        function.
-    """
-    if not callable(function):
-        raise BuildError(f"{what}: expected a callable, found {type(function).__name__}: {function!r}")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise BuildError(
-            f"{what}: {function!r} is a coroutine function; calling it would not run it",
-            hint="pass a plain function that calls asyncio.run",
-        )
-    if inspect.isgeneratorfunction(function):
-        raise BuildError(f"{what}: {function!r} is a generator function; calling it would not run it")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        # Many callables of compiled modules do not tell; they fail at run time if they do not fit.
-        return function
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        wanted = ", ".join(arguments)
-        raise BuildError(
-            f"{what}: expected a callable that can be called with ({wanted}), "
-            f"found {_function_name(function)}{signature}: {error}"
-        ) from error
-    return function

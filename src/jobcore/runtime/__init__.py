@@ -6,6 +6,7 @@ from jobcore.runtime.cancel import CancelToken, check_cancelled, current_token, 
 from jobcore.runtime.compile import CompiledGroup, CompiledTask, Runnable
 from jobcore.runtime.local import LocalSession
 from jobcore.runtime.session import Session
+from jobcore.runtime.termination import Terminated, terminable
 
 __all__ = [
     "CancelToken",
@@ -14,7 +15,9 @@ __all__ = [
     "LocalSession",
     "Runnable",
     "Session",
+    "Terminated",
     "check_cancelled",
     "current_token",
     "sleep",
+    "terminable",
 ]

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 
+from jobcore._fast.cancel import CancelFlag, enter_flag
 from jobcore.errors import Cancelled, ContextError
 from jobcore.runtime.waiting import wait_for
 
@@ -26,12 +27,17 @@ class CancelToken:
         A token whose order counts for this one too; never the other way round. The parent keeps this token
         alive until `detach`.
 
+    Attributes
+    ----------
+    flag
+        Up from the order on, before any callback runs: for native code, which looks at it without the GIL.
+
     Notes
     -----
     All methods may be called from any thread, from signal handlers and from callbacks.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_detach", "_lock", "_reason", "parent")
+    __slots__ = ("__weakref__", "_callbacks", "_detach", "_lock", "_reason", "flag", "parent")
 
     def __init__(self, parent: CancelToken | None = None) -> None:
         # Re-entrant: a signal handler that cancels may run while the main thread is inside the lock.
@@ -39,6 +45,7 @@ class CancelToken:
         self._reason: str | None = None
         self._callbacks: dict[object, Callable[[], object]] = {}
         self._detach: Callable[[], None] | None = None
+        self.flag = CancelFlag()
         self.parent = parent
         if parent is not None and parent is not _OUTSIDE:
             self._detach = parent.on_cancel(lambda: self.cancel(parent.reason or ""))
@@ -65,6 +72,8 @@ class CancelToken:
             first = self._reason is None
             if first:
                 self._reason = reason
+            # Again when it was given before: that call may have been interrupted here.
+            self.flag.set(self._reason or "")
         # One by one, outside the lock: a callback may use this token, and a call that was interrupted here is
         # taken up by the next one, so that nobody is left waiting.
         errors: list[Exception] = []
@@ -217,6 +226,7 @@ def current_token() -> CancelToken:
 def enter_token(token: CancelToken) -> None:
     """Make `token` the current one of the calling context; the executor calls it in a context of its own."""
     _current.set(token)
+    enter_flag(None if token is _OUTSIDE else token.flag)
 
 
 def check_cancelled() -> None:

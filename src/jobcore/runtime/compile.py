@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from jobcore.errors import BuildError
 from jobcore.graph import ExecutionStep, Net, NetBuilder, Plan, Steppable, to_execution_step
-from jobcore.graph.names import check_name
+from jobcore.graph.names import NameAllocator, check_name
 from jobcore.graph.plan import merge_nets
-from jobcore.runtime.program import StepProgram, compile_step
+from jobcore.graph.setups import TaskBlocks, collect_node_blocks, collect_task_blocks
+from jobcore.runtime.execute import run_step
+from jobcore.runtime.lower import lower
+from jobcore.runtime.program import NodeProgram, StepProgram, compile_node, compile_task
 from jobcore.tasks import Node, Task, TaskGroup, TaskOutput, WorkspaceType, as_workspace_type
 
 __all__ = ["CompiledGroup", "CompiledTask", "Runnable", "compile_cached", "compile_runnable"]
@@ -30,9 +33,10 @@ class CompiledTask:
     workspace_type
         Where the blobs that it makes live.
     num_instances
-        How many copies run at once.
+        How many copies of its step run at once; the program says so itself.
     program
-        Its step, or None for a task that only has outputs.
+        Its step with its instances, and with what runs before, beside and after them; or None for a task that only
+        has outputs.
     """
 
     name: str
@@ -61,22 +65,52 @@ class CompiledGroup:
         All tasks, in the order in which they were made.
     working, waiting
         Those with a step, and those without one, which only have outputs.
+    working_names
+        Names of those with a step.
     outputs
         Each output with its task.
+    nodes
+        What runs before, beside and after the tasks of a node, for those nodes that have any.
+    workspace_type
+        That of all tasks; None where there are none.
 
     Notes
     -----
     It never changes, and refers to nothing of any session; all threads may use it.
     """
 
-    __slots__ = ("__weakref__", "_nodes", "outputs", "tasks", "waiting", "working")
+    __slots__ = (
+        "__weakref__",
+        "_nodes",
+        "nodes",
+        "outputs",
+        "tasks",
+        "waiting",
+        "working",
+        "working_names",
+        "workspace_type",
+    )
 
-    def __init__(self, tasks: Iterable[CompiledTask]) -> None:
+    def __init__(self, tasks: Iterable[CompiledTask], nodes: Iterable[NodeProgram] = ()) -> None:
         self.tasks = tuple(tasks)
+        self.nodes = tuple(nodes)
+        self.workspace_type = self.tasks[0].workspace_type if self.tasks else None
         self.working = tuple(task for task in self.tasks if task.program is not None)
         self.waiting = tuple(task for task in self.tasks if task.program is None)
         self.outputs = tuple((task, output) for task in self.tasks for output in task.outputs())
+        self.working_names = tuple(task.name for task in self.working)
         self._nodes = tuple(dict.fromkeys(task.node for task in self.tasks))
+        for program in self._programs():
+            lower(program, run_step)
+
+    def _programs(self) -> Iterator[StepProgram]:
+        for task in self.working:
+            assert task.program is not None
+            yield task.program
+        for node in self.nodes:
+            yield from node.init
+            yield from node.exit
+            yield from (reporter.step for reporter in node.reporters)
 
     def used_nodes(self) -> list[str]:
         """Return the names of the nodes that tasks run on, each once, in order of first use."""
@@ -127,7 +161,13 @@ def compile_runnable(runnable: Runnable, workspace_type: WorkspaceType | str | N
     step.freeze("being compiled")
     node = Node.current().name
     kind = wanted or WorkspaceType.GLOBAL
-    return CompiledGroup([CompiledTask(f"{node}/{step.name}", node, kind, 1, compile_step(step), ())])
+    name, names = f"{node}/{step.name}", NameAllocator()
+    blocks = collect_task_blocks(step, name, names)
+    beside = collect_node_blocks(node, [blocks], [], names)
+    return CompiledGroup(
+        [CompiledTask(name, node, kind, 1, compile_task(step, blocks, 1), ())],
+        [compile_node(node, beside)] if beside else (),
+    )
 
 
 def _compile_group(group: TaskGroup, wanted: WorkspaceType | None) -> CompiledGroup:
@@ -139,17 +179,21 @@ def _compile_group(group: TaskGroup, wanted: WorkspaceType | None) -> CompiledGr
         )
     group.freeze("being compiled")
     kind = found or wanted or WorkspaceType.PRIVATE
-    return CompiledGroup(_compile_task(task, kind) for task in group.tasks())
+    blocks = group.blocks()
+    return CompiledGroup(
+        [_compile_task(task, kind, found) for task, found in zip(group.tasks(), blocks.tasks, strict=True)],
+        [compile_node(node, found) for node, found in blocks.nodes.items() if found],
+    )
 
 
-def _compile_task(task: Task, kind: WorkspaceType) -> CompiledTask:
+def _compile_task(task: Task, kind: WorkspaceType, blocks: TaskBlocks) -> CompiledTask:
     step = task.get_step()
     return CompiledTask(
         name=task.name,
         node=check_name(task.node, "node name"),
         workspace_type=kind,
         num_instances=task.num_instances,
-        program=None if step is None else compile_step(step),
+        program=None if step is None else compile_task(step, blocks, task.num_instances),
         _outputs=tuple(task.outputs()),
     )
 

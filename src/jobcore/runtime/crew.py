@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from jobcore.errors import Cancelled, TaskFailure
 from jobcore.runtime.cancel import CancelToken
 from jobcore.runtime.roster import INTERRUPTED, Roster
-from jobcore.runtime.state import Cancel, Finish, GroupState, Instructions, Outcome, Status
+from jobcore.runtime.state import Cancel, Finish, GroupState, Instructions, Outcome, Status, because
+from jobcore.runtime.threads import WorkThread
 from jobcore.runtime.waiting import wait_for
 
 __all__ = ["BARE", "Crew", "Unwind"]
@@ -52,6 +53,12 @@ class Crew:
         Where this crew is listed while it works.
     upward
         Told each failure at once: for a section inside a task, the group that the task belongs to.
+    prepare
+        Called first, in the calling thread. It reports failures with `note`; when the token is cancelled after it, no
+        member begins.
+    conclude
+        Called once when no member runs any more, and none will: in the thread that ended last, before `run` returns.
+        After `prepare` it is called in any case, also when nobody waits any longer.
 
     Notes
     -----
@@ -59,8 +66,8 @@ class Crew:
     """
 
     __slots__ = (
-        "__weakref__", "_blame", "_done", "_left", "_lock", "_names", "_roster", "_state", "_stray", "_upward",
-        "_work", "abandoned", "token",
+        "__weakref__", "_blame", "_conclude", "_concluding", "_done", "_left", "_lock", "_names", "_over", "_prepare",
+        "_preparing", "_roster", "_state", "_stray", "_upward", "_work", "abandoned", "token",
     )  # fmt: skip
 
     def __init__(
@@ -71,17 +78,27 @@ class Crew:
         token: CancelToken,
         roster: Roster,
         upward: Callable[[TaskFailure], None] | None = None,
+        prepare: Callable[[], None] | None = None,
+        conclude: Callable[[], None] | None = None,
     ) -> None:
         self._names = names
         self._work = work
         self._blame = blame
         self._upward = upward
+        self._prepare = prepare
+        self._conclude = conclude
+        # From the start: a session that is closed just now must not end the crew under what is being prepared.
+        self._preparing = prepare is not None
+        self._concluding = False
+        self._over = False
         self._roster = roster
         self.token = token
-        # Guards _state. Re-entrant: a signal handler of the main thread may cancel what it is just reporting to.
+        # Guards _state, _stray and the flags. Re-entrant: a signal handler of the main thread may cancel what it is
+        # just reporting to.
         self._lock = threading.RLock()
         self._state = GroupState(len(names))
-        self._stray: list[TaskFailure] = []
+        # Each with the number of failures that the state had before it.
+        self._stray: list[tuple[int, TaskFailure]] = []
         # Held until the last member has ended. A bare lock, and no Event: an interruption inside the Python code of an
         # Event leaves its condition unlocked, and comes out as an error about that.
         self._done = threading.Lock()
@@ -100,13 +117,18 @@ class Crew:
         """
         threads: list[threading.Thread] = []
         inline = len(self._names) < 2
+        self._done.acquire()
         try:
             # A section inside a task belongs to a run that is listed already; closing stops it by its token.
             self._roster.add(self, inside=self._upward is not None)
+            if self._prepare is not None:
+                self._run_prepare(self._prepare)
             if inline:
                 if self._tell(0, self._state.begin):
                     # A context of its own, as a thread would have: what a step sets does not outlive it.
                     copy_context().run(self._member, 0, True)
+                # Whoever cancelled before the member began is the one that concludes.
+                self._wait()
             else:
                 self._run_threads(threads)
         finally:
@@ -114,32 +136,63 @@ class Crew:
         # No local name for the outcome: this frame is part of the traceback of the failures in it.
         return self._settled()
 
+    def _run_prepare(self, prepare: Callable[[], None]) -> None:
+        try:
+            copy_context().run(prepare)
+        finally:
+            with self._lock:
+                self._preparing = False
+            if self.token.cancelled:
+                self._tell(0, self._state.cancel_requested, self.token.reason or "")
+
+    def note(self, failure: TaskFailure) -> None:
+        """Keep a failure outside the members, before they begin, beside them or after them, and stop everybody."""
+        if self._over:
+            _log_late(failure)
+        else:
+            self._keep(failure)
+            self._cancel_token(0, because(failure))
+
+    def _keep(self, failure: TaskFailure) -> None:
+        with self._lock:
+            self._stray.append((len(self._state.failures), failure))
+
     def _settled(self) -> Outcome:
         outcome = self._state.outcome
         assert outcome is not None
         if not self._stray:
             return outcome
-        return Outcome(Status.FAILED, outcome.failures + tuple(self._stray), outcome.reason)
+        return Outcome(Status.FAILED, self.failures(), outcome.reason)
 
     def fail(self, member: int, failure: TaskFailure) -> None:
         """Report a failure inside a member that has not ended yet: everybody is told to stop."""
         with self._lock:
-            late = self.over
+            late = self._state.outcome is not None
         if late:
-            # A part of it outlived the run, which its caller left at a second interruption.
-            _log_late(failure)
+            # A part of it outlived its member, which its caller left at a second interruption.
+            self.note(failure)
         else:
             self._tell(member, self._state.failure_found, member, failure)
 
     def cancel(self, reason: str) -> None:
         """Tell everybody to stop. May be repeated: a call that was interrupted is taken up by the next."""
-        self._tell(0, self._state.cancel_requested, reason)
+        with self._lock:
+            # What is being prepared sees the token; with no member yet, the end must not overtake it.
+            preparing = self._preparing
+        if not preparing:
+            self._tell(0, self._state.cancel_requested, reason)
         self._cancel_token(0, reason)
+        if self._state.outcome is not None:
+            # An interruption may have come between the decision that all have ended and the deed.
+            self._finish()
 
     def failures(self) -> tuple[TaskFailure, ...]:
         """Return what has been reported so far."""
         with self._lock:
-            return self._state.failures
+            merged = list(self._state.failures)
+            for place, failure in reversed(self._stray):
+                merged.insert(place, failure)
+            return tuple(merged)
 
     def release(self) -> None:
         """Drop what a run has gathered.
@@ -153,11 +206,12 @@ class Crew:
         self._stray = []
         self._state = _OVER
         self._work, self._blame, self._upward = _no_work, _no_blame, None
+        self._prepare = self._conclude = None
 
     @property
     def over(self) -> bool:
-        """Whether all members have ended."""
-        return self._state.outcome is not None
+        """Whether all members have ended, and what follows them has."""
+        return self._over
 
     @property
     def working(self) -> bool:
@@ -172,7 +226,6 @@ class Crew:
     # -- the calling thread
 
     def _run_threads(self, threads: list[threading.Thread]) -> None:
-        self._done.acquire()
         try:
             self._start(threads)
             self._wait()
@@ -199,6 +252,7 @@ class Crew:
         """Strike the crew off the roster, unless the wait was interrupted twice and members still run."""
         if not self.over:
             # However early or late the interruption came, no member begins from here on.
+            self._preparing = False
             self.cancel(INTERRUPTED)
         if self.working:
             self._left = True
@@ -210,7 +264,7 @@ class Crew:
         for member, name in enumerate(self._names):
             if self.token.cancelled:
                 break
-            thread = _Thread(
+            thread = WorkThread(
                 target=copy_context().run, args=(self._member, member, False), name=f"jobcore {name}"
             )
             try:
@@ -269,52 +323,34 @@ class Crew:
             if isinstance(instruction, Cancel):
                 self._cancel_token(member, instruction.reason)
             elif isinstance(instruction, Finish):
-                self._roster.discard(self)
-                if self._done.locked():
-                    self._done.release()
-                if self._left:
-                    for failure in instruction.outcome.failures:
-                        _log_late(failure)
+                self._finish()
             else:
                 go = True
         return go
+
+    def _finish(self) -> None:
+        """Run what follows the members, and let the waiting thread go; the second call does nothing."""
+        with self._lock:
+            if self._concluding:
+                return
+            self._concluding = True
+        try:
+            if self._conclude is not None:
+                copy_context().run(self._conclude)
+        finally:
+            self._over = True
+            self._roster.discard(self)
+            if self._done.locked():
+                self._done.release()
+        if self._left:
+            for failure in self.failures():
+                _log_late(failure)
 
     def _cancel_token(self, member: int, reason: str) -> None:
         try:
             self.token.cancel(reason)
         except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
-            self._stray.append(self._blamed(member, error))
-
-
-class _Begun(threading.Event):
-    """The event by which a thread says that it is there, safe against interruptions of the wait.
-
-    Inside the Python code of `Event.wait` an interruption can leave the event's lock held. The new thread would then
-    hang in its first line for ever, and the process with it when it ends.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._gate = threading.Lock()
-        self._gate.acquire()
-
-    def set(self) -> None:
-        super().set()
-        self._gate.release()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        while not self.is_set():
-            self._gate.acquire(timeout=-1 if timeout is None else timeout)
-        return True
-
-
-class _Thread(threading.Thread):
-    """A thread whose start can be interrupted."""
-
-    def __init__(self, target: Callable[..., object], args: tuple[object, ...], name: str) -> None:
-        super().__init__(target=target, args=args, name=name)
-        # What start() waits for. Should a later Python call it otherwise, only this safeguard is lost.
-        self._started = _Begun()
+            self._keep(self._blamed(member, error))
 
 
 # A run that is over: it no longer changes, so all crews that have ended can have the same one.

@@ -2,122 +2,216 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
-from jobcore.errors import BlobKindError, BlobNotFoundError, Cancelled, TaskFailure
-from jobcore.graph import OpContext
-from jobcore.runtime.cancel import CancelToken
-from jobcore.runtime.crew import BARE, Crew, Unwind
-from jobcore.runtime.program import NetProgram, OpProgram, Part, Place, StepProgram
-from jobcore.runtime.roster import Roster
+from jobcore._fast.program import Program
+from jobcore.graph import Guard, Loop, OpContext, When, While
+from jobcore.runtime.conditions import read_condition, read_count, read_stop_blob, set_flag, set_index
+from jobcore.runtime.context import StepContext
+from jobcore.runtime.crew import Crew, Unwind
+from jobcore.runtime.program import NetProgram, OpProgram, Part, Place, StepProgram, StopProgram
+from jobcore.runtime.reporters import run_beside
+from jobcore.runtime.shield import run_shielded
 from jobcore.runtime.state import Status
+from jobcore.tracing import SpanStack, active_trace, span
 from jobcore.workspace import Workspace
 
-__all__ = ["StepContext", "run_in_crew", "run_step"]
+__all__ = ["run_step"]
+
+T = TypeVar("T")
 
 
-class StepContext:
-    """What a running step knows of its task.
+def run_step(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
+    """Run a step with all its rounds.
 
-    Parameters
-    ----------
-    node, task
-        Names, for failures.
-    crew, member
-        The group run that failures go to, and the task's number in it.
-    roster
-        Where crews of concurrent parts are listed.
-    inline
-        The step runs in the thread that called the session.
-    """
+    The cancel token is looked at before each round, net, op and callable; the stop blob after each part.
 
-    __slots__ = ("_crew", "_member", "inline", "node", "roster", "task", "token")
-
-    def __init__(self, node: str, task: str, crew: Crew, member: int, roster: Roster, inline: bool) -> None:
-        self.node = node
-        self.task = task
-        self.token: CancelToken = crew.token
-        self.roster = roster
-        self.inline = inline
-        self._crew = crew
-        self._member = member
-
-    def threaded(self) -> StepContext:
-        """Return the context of a part that runs in a thread of its own."""
-        if not self.inline:
-            return self
-        return StepContext(self.node, self.task, self._crew, self._member, self.roster, inline=False)
-
-    def passes(self, error: BaseException) -> bool:
-        """Tell whether an exception of a step is an order that is to go on, and no failure of the step."""
-        if isinstance(error, Cancelled):
-            # One that nobody ordered comes from the step itself, which has then not done its work.
-            return self.token.cancelled or isinstance(error, Unwind)
-        return self.inline and isinstance(error, BARE)
-
-    def blame(self, place: Place, error: BaseException) -> TaskFailure:
-        """Make a failure of an exception."""
-        return TaskFailure(self.node, self.task, place.path, place.built_at, error)
-
-    def fail(self, failure: TaskFailure) -> None:
-        """Report a failure to the group: everybody is told to stop."""
-        self._crew.fail(self._member, failure)
-
-    def failed(self, place: Place, error: BaseException) -> Unwind:
-        """Report that `error` came out of the step or op at `place`; return what is to be raised instead."""
-        self.fail(self.blame(place, error))
-        return Unwind(self.token.reason or "")
-
-
-def run_step(step: StepProgram, workspace: Workspace, context: StepContext) -> None:
-    """Run a step with all its iterations.
-
-    The cancel token is looked at before each iteration, net, op and callable; the stop blob after each part.
+    Returns
+    -------
+    bool
+        Whether a stop is on its way outwards: nothing more of what is around the step is to run.
 
     Raises
     ------
     Cancelled
         The group is being cancelled. A failure has been reported by then.
     """
+    if step.native is not None and step.sequential:
+        return _run_native(step.native, workspace, context)
+    if active_trace() is None:
+        return _run_step(step, workspace, context)
+    with span(step.place.path.rpartition(" / ")[2], "step", context.node):
+        return _run_step(step, workspace, context)
+
+
+def _run_step(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
+    control = step.control
+    if isinstance(control, When) and not _taken(step, control, workspace, context):
+        return False
+    inner = Workspace(workspace, context.label) if step.own_workspace else workspace
+    if step.init or step.exit:
+        stopped = _run_framed(step, inner, context)
+    elif step.reporters:
+        stopped = run_beside(
+            step.reporters, inner, context, run_step, lambda: _run_rounds(step, inner, context)
+        )
+    else:
+        stopped = _run_rounds(step, inner, context)
+    if isinstance(control, Guard):
+        _at(step.place, context, set_flag, control.stopped, workspace, stopped)
+    return stopped and not step.catches_stop
+
+
+def _run_native(program: Program, workspace: Workspace, context: StepContext) -> bool:
+    trace = active_trace()
+    return program.run(workspace, context, None if trace is None else SpanStack(trace, context.node))
+
+
+def _run_framed(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
+    """Run what comes before, the rounds, and in any case what comes after."""
+    context.token.check()
+    well = stopped = False
+    try:
+        for block in step.init:
+            run_step(block, workspace, context)
+        if step.reporters:
+            stopped = run_beside(
+                step.reporters, workspace, context, run_step, lambda: _run_rounds(step, workspace, context)
+            )
+        else:
+            stopped = _run_rounds(step, workspace, context)
+        well = True
+    finally:
+        # What is under way comes out in any case: an interruption is more than a failure of this.
+        if not run_shielded(step.exit, workspace, context, run_step) and well:
+            raise Unwind(context.token.reason or "")
+    return stopped
+
+
+def _run_rounds(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
+    """Run the content as often as it is to run; return whether a stop left it."""
+    if step.native is not None and step.instances == 1:
+        return _run_native(step.native, workspace, context)
+    control = step.control
+    if isinstance(control, Loop):
+        return _run_loop(step, control, workspace, context)
+    if isinstance(control, While):
+        return _run_while(step, control, workspace, context)
     if not step.parts and step.function is None:
-        return
+        return False
     rounds = 0
     while step.num_iter is None or rounds < step.num_iter:
         rounds += 1
         context.token.check()
-        if step.function is not None:
-            _run_function(step, workspace, context)
-            if step.stop_blob is not None and _stopped(step, workspace, context):
-                return
-        elif step.concurrent:
-            _run_concurrently(step, workspace, context)
-            if step.stop_blob is not None and _stopped(step, workspace, context):
-                return
-        else:
-            for part in step.parts:
-                _run_part(part, workspace, context)
-                if step.stop_blob is not None and _stopped(step, workspace, context):
-                    return
+        if _run_content(step, workspace, context):
+            return True
+        if step.once:
+            break
+    return False
 
 
-def run_in_crew(
-    names: list[str],
-    bodies: list[StepProgram],
-    workspaces: list[Workspace],
+def _run_loop(step: StepProgram, loop: Loop, workspace: Workspace, context: StepContext) -> bool:
+    count = loop.count
+    if loop.count_blob is not None:
+        count = _at(step.place, context, read_count, loop.count_blob, workspace)
+    rounds = 0
+    while True:
+        if loop.index_blob is not None:
+            _at(step.place, context, set_index, loop.index_blob, workspace, rounds)
+        if count is not None and rounds >= count:
+            return False
+        context.token.check()
+        if _run_content(step, workspace, context):
+            return True
+        rounds += 1
+
+
+def _run_while(step: StepProgram, control: While, workspace: Workspace, context: StepContext) -> bool:
+    condition, body = step.parts
+    while True:
+        context.token.check()
+        if _run_part(condition, workspace, context):
+            return True
+        if not _at(step.place, context, read_condition, control.condition, workspace):
+            return False
+        if _run_part(body, workspace, context):
+            return True
+
+
+def _taken(step: StepProgram, when: When, workspace: Workspace, context: StepContext) -> bool:
+    """Decide whether a branch runs, and note that it does."""
+
+    def decide() -> bool:
+        if when.taken is not None:
+            if when.first:
+                set_flag(when.taken, workspace, False)
+            elif read_condition(when.taken, workspace):
+                return False
+        if when.condition is not None and not read_condition(when.condition, workspace):
+            return False
+        if when.taken is not None:
+            set_flag(when.taken, workspace, True)
+        return True
+
+    context.token.check()
+    return _at(step.place, context, decide)
+
+
+def _run_content(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
+    """Run one round; return whether a stop, or the stop blob, ends the rounds."""
+    if step.instances == 1:
+        return _run_once(step, workspace, context)
+    names = [f"{context.label} #{number}" for number in range(step.instances)]
+    _run_at_once(names, [partial(_run_once, step, workspace)] * step.instances, step.place, context)
+    return _stopped(step, workspace, context)
+
+
+def _run_once(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
+    if step.native is not None:
+        # Several instances: the program is one round.
+        return _run_native(step.native, workspace, context)
+    if step.function is not None:
+        _run_function(step, workspace, context)
+        return _stopped(step, workspace, context)
+    if step.concurrent:
+        parts = [part for part in step.parts if isinstance(part, StepProgram)]
+        _run_at_once(
+            [f"{context.label} / {part.place.path}" for part in parts],
+            [partial(run_step, part, workspace) for part in parts],
+            step.place,
+            context,
+        )
+        return _stopped(step, workspace, context)
+    for part in step.parts:
+        if _run_part(part, workspace, context):
+            return True
+        if _stopped(step, workspace, context):
+            return True
+    return False
+
+
+def _run_at_once(
+    names: Sequence[str],
+    works: Sequence[Callable[[StepContext], object]],
     place: Place,
     context: StepContext,
 ) -> None:
-    """Run `bodies`, each on its workspace and in its thread, and wait for all of them.
+    """Run `works`, each in a thread with a context of its own, and wait for all of them.
 
     Raises
     ------
     Cancelled
         The group is being cancelled, or one of them failed.
     """
-    inside = context.threaded()
+
+    def work(member: int, inline: bool) -> None:  # noqa: ARG001 - never inline: there are two at least
+        works[member](context.threaded(names[member]))
+
     crew = Crew(
         names,
-        lambda member, _: run_step(bodies[member], workspaces[member], inside),
+        work,
         lambda _, error: context.blame(place, error),
         context.token,
         context.roster,
@@ -131,19 +225,20 @@ def run_in_crew(
         raise Unwind(outcome.reason or "")
 
 
-def _run_part(part: Part, workspace: Workspace, context: StepContext) -> None:
-    if isinstance(part, NetProgram):
-        for op in part.ops:
-            context.token.check()
+def _run_part(part: Part, workspace: Workspace, context: StepContext) -> bool:
+    if isinstance(part, StepProgram):
+        return run_step(part, workspace, context)
+    return _run_net(part, workspace, context)
+
+
+def _run_net(net: NetProgram, workspace: Workspace, context: StepContext) -> bool:
+    for op in net.ops:
+        context.token.check()
+        if isinstance(op, OpProgram):
             _run_op(op, workspace, context)
-    else:
-        run_step(part, workspace, context)
-
-
-def _run_concurrently(step: StepProgram, workspace: Workspace, context: StepContext) -> None:
-    parts = [part for part in step.parts if isinstance(part, StepProgram)]
-    names = [f"{context.task} / {part.place.path}" for part in parts]
-    run_in_crew(names, parts, [workspace] * len(parts), step.place, context)
+        elif _stops(op, workspace, context):
+            return True
+    return False
 
 
 def _run_function(step: StepProgram, workspace: Workspace, context: StepContext) -> None:
@@ -169,40 +264,19 @@ def _run_op(program: OpProgram, workspace: Workspace, context: StepContext) -> N
         raise context.failed(program.place, error) from None
 
 
+def _stops(stop: StopProgram, workspace: Workspace, context: StepContext) -> bool:
+    return stop.condition is None or _at(stop.place, context, read_condition, stop.condition, workspace)
+
+
 def _stopped(step: StepProgram, workspace: Workspace, context: StepContext) -> bool:
-    assert step.stop_blob is not None
+    return step.stop_blob is not None and _at(step.place, context, read_stop_blob, step.stop_blob, workspace)
+
+
+def _at(place: Place, context: StepContext, function: Callable[..., T], *of: object) -> T:
+    """Call a function of control flow; what it raises is a failure at `place`."""
     try:
-        return read_stop_blob(step.stop_blob, workspace)
+        return function(*of)
     except BaseException as error:
         if context.passes(error):
             raise
-        raise context.failed(step.place, error) from None
-
-
-def read_stop_blob(name: str, workspace: Workspace) -> bool:
-    """Return whether the stop blob says to stop; missing and empty count as no.
-
-    Raises
-    ------
-    BlobKindError
-        It is not a single boolean.
-    """
-    if not workspace.has_blob(name):
-        return False
-    try:
-        blob = workspace.blob(name)
-    except BlobNotFoundError:
-        # Removed by another thread in between.
-        return False
-    if blob.kind == "empty":
-        return False
-    found = f"a blob of kind {blob.kind!r}"
-    if blob.kind == "tensor":
-        array = blob.view()
-        if array.dtype == np.bool_ and array.size == 1:
-            return bool(array.reshape(())[()])
-        found = f"a tensor of dtype {array.dtype} and shape {array.shape}"
-    raise BlobKindError(
-        f"expected a single boolean in the stop blob {name!r}, found {found}",
-        hint="write it with a comparison or logic op, or feed a bool",
-    )
+        raise context.failed(place, error) from None

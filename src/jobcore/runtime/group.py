@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from jobcore.errors import Cancelled, ClosedError, TaskFailure, TaskGroupError
 from jobcore.runtime.cancel import CancelToken, current_token, enter_token
 from jobcore.runtime.compile import CompiledGroup, CompiledTask
+from jobcore.runtime.context import StepContext
 from jobcore.runtime.crew import Crew
-from jobcore.runtime.execute import StepContext, run_in_crew, run_step
+from jobcore.runtime.execute import run_step
+from jobcore.runtime.local_blocks import LocalBlocks
 from jobcore.runtime.program import Place
 from jobcore.runtime.roster import Roster
 from jobcore.runtime.state import Outcome, Status
 from jobcore.tasks import TaskOutput, WorkspaceType
+from jobcore.tracing import active_trace, span
 from jobcore.workspace import Workspace
 
 __all__ = ["run_group"]
@@ -49,11 +53,15 @@ def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], ro
             outcome = run.deliver(outcome)
         succeeded = outcome.status is Status.SUCCESS
     except BaseException as interruption:
+        run.end()
         run.forget_outputs()
         failures = run.crew.failures()
-        if failures and interruption.__context__ is None:
+        if failures:
             # The interruption comes out, and what failed before or because of it is not lost.
-            interruption.__context__ = TaskGroupError(_message(group, failures), failures)
+            failed = TaskGroupError(_message(group, failures), failures)
+            failed.__context__ = interruption.__context__
+            interruption.__context__ = failed
+            del failed
         del failures
         raise
     finally:
@@ -80,7 +88,7 @@ def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], ro
 class _GroupRun:
     """What the tasks of one run share."""
 
-    __slots__ = ("_own", "_roster", "_shared", "crew", "group")
+    __slots__ = ("_local", "_own", "_parents", "_roster", "_shared", "crew", "group")
 
     def __init__(
         self,
@@ -97,11 +105,33 @@ class _GroupRun:
         self._own: dict[CompiledTask, Workspace] = {}
         for task in group.waiting:
             _declare(task, self._shared[task.node])
-        self.crew = Crew([task.name for task in group.working], self._run, self._blame, token, roster)
+        # What the group makes for a node is seen by the node's tasks: in a private group, below the node's own.
+        self._parents = self._shared
+        self._local: LocalBlocks | None = None
+        names = group.working_names
+        if not group.nodes:
+            self.crew = Crew(names, self._run, self._blame, token, roster)
+            return
+        self._parents = dict(self._shared)
+        for node in group.nodes:
+            if group.workspace_type is WorkspaceType.PRIVATE:
+                self._parents[node.name] = Workspace(self._shared[node.name], f"{node.name}/group")
+        local = self._local = LocalBlocks(group.nodes, self._parents, token, roster)
+        self.crew = Crew(
+            names, self._run, self._blame, token, roster, prepare=local.begin, conclude=local.finish
+        )
+        local.report = self.crew.note
+
+    def end(self) -> None:
+        """Run what an interruption kept from being run: the last reports, and local exit blocks."""
+        if self._local is not None and self.crew.over:
+            self._local.finish()
 
     def release(self) -> None:
         """Drop the private workspaces and everything that refers to this run."""
         self._own.clear()
+        if not self.crew.working:
+            self._local = None
         self.crew.release()
 
     def forget_outputs(self) -> None:
@@ -131,24 +161,20 @@ class _GroupRun:
         program = task.program
         assert program is not None
         enter_token(self.crew.token)
-        context = StepContext(task.node, task.name, self.crew, member, self._roster, inline)
-        workspace = self._shared[task.node]
+        context = StepContext(
+            task.node, task.name, partial(self.crew.fail, member), self.crew.token, self._roster, inline
+        )
+        workspace = self._parents[task.node]
         if task.workspace_type is WorkspaceType.PRIVATE:
             workspace = Workspace(workspace, task.name)
             if task.has_outputs:
                 # Kept until the group has ended; others go as soon as their task has.
                 self._own[task] = workspace
-        if task.num_instances == 1:
+        if active_trace() is None:
             run_step(program, workspace, context)
             return
-        names = [f"{task.name} #{instance}" for instance in range(task.num_instances)]
-        run_in_crew(
-            names,
-            [program] * task.num_instances,
-            [Workspace(workspace, name) for name in names],
-            program.place,
-            context,
-        )
+        with span(task.name, "task", task.node):
+            run_step(program, workspace, context)
 
     def _blame(self, member: int, error: BaseException) -> TaskFailure:
         task = self.group.working[member]
@@ -174,9 +200,13 @@ def _read(name: str, workspace: Workspace) -> object:
 
 
 def _message(group: CompiledGroup, failures: tuple[TaskFailure, ...]) -> str:
-    tasks = len({failure.task for failure in failures})
+    names = {task.name for task in group.tasks}
+    tasks = len({failure.task for failure in failures} & names)
     total = len(group.tasks)
-    head = f"{tasks} of {total} tasks failed" if total > 1 else "the task failed"
+    if tasks == 0:
+        head = "what runs before, beside or after the tasks failed"
+    else:
+        head = f"{tasks} of {total} tasks failed" if total > 1 else "the task failed"
     if len(failures) == 1:
         return f"{head}: {failures[0].describe()}"
     return "\n".join([f"{head}:", *(f"  {failure.describe()}" for failure in failures)])

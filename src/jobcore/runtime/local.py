@@ -121,9 +121,14 @@ class LocalSession(Session):
                 self._workspaces.clear()
 
     def _run(self, group: CompiledGroup) -> None:
+        if self._roster.has_abandoned:
+            self._wait_for_stragglers()
+        run_group(group, self._workspace_of, self._roster)
+
+    def _wait_for_stragglers(self) -> None:
         # A straggler of an interrupted run must not wait for itself here.
         current_token().check()
-        left = self._roster.wait_for_abandoned(self.straggler_grace_s) if self._roster.has_abandoned else ()
+        left = self._roster.wait_for_abandoned(self.straggler_grace_s)
         if left:
             tasks = ", ".join(repr(name) for crew in left for name in crew.unfinished())
             raise SessionBusyError(
@@ -131,7 +136,6 @@ class LocalSession(Session):
                 f"still running after {self.straggler_grace_s} s: {tasks}",
                 hint="let long steps call jobcore.check_cancelled() now and then",
             )
-        run_group(group, self._workspace_of, self._roster)
 
     def _workspace_of(self, node: str) -> Workspace:
         found = self._workspaces.get(node)

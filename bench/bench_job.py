@@ -1,0 +1,102 @@
+"""Jobs: what an epoch costs beside its work, and whether that grows with the run or with the workspace.
+
+``epoch``: an epoch without work; the peer is as many runs of an empty task in a session. ``epoch saved``: an epoch that
+a manager saves, with ten tiny blobs; the peer is the durable save of the same blobs. ``output``: a task whose output
+is read, in a workspace of 10 and of 20,000 blobs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jobcore
+from jobcore import Job, JobRunner, LocalSession, MultiNodeCheckpointManager, Task, TaskGroup
+
+EPOCHS = 500
+BLOBS = {f"blob{number}": np.arange(4) for number in range(10)}
+
+
+def nothing(ws: jobcore.Workspace) -> None:
+    pass
+
+
+def job(epochs: int, blobs: dict[str, Any] | None = None) -> Job:
+    with Job() as made:
+        if blobs:
+
+            @made.init_group.task
+            def init(ws: jobcore.Workspace) -> None:
+                for name, value in blobs.items():
+                    ws.feed(name, value)
+
+        jobcore.epoch_limiter(made, epochs)
+    return made
+
+
+def group() -> TaskGroup:
+    with TaskGroup() as made:
+        Task(step=nothing, name="t")
+    return made
+
+
+@pytest.mark.benchmark(group=f"job: {EPOCHS} epochs without work")
+@pytest.mark.parametrize("who", ["epochs", "peer: empty tasks"])
+def bench_epoch(benchmark: Any, who: str) -> None:
+    with LocalSession() as session:
+        if who == "epochs":
+            benchmark.pedantic(
+                lambda runner: runner.train(session), setup=lambda: ((JobRunner(job(EPOCHS)),), {}), rounds=9
+            )
+        else:
+            empty = group()
+            benchmark.pedantic(lambda: [session.run(empty) for _ in range(EPOCHS)], rounds=9)
+
+
+@pytest.mark.benchmark(group="job: 50 epochs saved, ten tiny blobs")
+@pytest.mark.parametrize("who", ["first 50", "50 after 1,000", "peer: durable saves"])
+def bench_epoch_saved(benchmark: Any, who: str, folder: Path) -> None:
+    numbers = itertools.count()
+    if who.startswith("peer"):
+        benchmark.pedantic(
+            lambda: [jobcore.save(folder / f"tiny{next(numbers)}.zarr.zip", BLOBS) for _ in range(50)],
+            rounds=7,
+        )
+        return
+    before = 0 if who == "first 50" else 1000
+
+    def setup() -> tuple[tuple[JobRunner, LocalSession], dict[str, Any]]:
+        run = folder / f"run {who} {next(numbers)}"
+        if before:
+            with LocalSession() as session:
+                JobRunner(job(before, BLOBS), MultiNodeCheckpointManager(str(run))).train(session)
+        manager = MultiNodeCheckpointManager(str(run))
+        runner = JobRunner(job(before + 50, BLOBS), manager, resume_from_epoch="latest")
+        return (runner, LocalSession()), {}
+
+    def train(runner: JobRunner, session: LocalSession) -> None:
+        with session:
+            runner.train(session)
+
+    benchmark.pedantic(train, setup=setup, rounds=3 if before else 7)
+
+
+@pytest.mark.benchmark(group="job: 100 outputs read")
+@pytest.mark.parametrize("blobs", [10, 20_000])
+def bench_output(benchmark: Any, blobs: int) -> None:
+    with TaskGroup() as group:
+        task = Task(step=lambda ws: ws.feed("x", 1), outputs=["x"], name="t")
+    with LocalSession() as session:
+        for number in range(blobs):
+            session.workspace().feed(f"blob{number}", number)
+
+        def read() -> None:
+            for _ in range(100):
+                session.run(group)
+                session.fetch_output(task.outputs()[0])
+
+        benchmark(read)

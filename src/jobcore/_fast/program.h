@@ -1,0 +1,242 @@
+/* The interpreter of a program: ops over slots, control flow as jumps, no Python.
+ *
+ * A slot is one blob as a running program sees it. It knows where the bytes of a scalar, or the state of a counter or
+ * timer, lie, and which version of the blob that was true for. Whoever puts other memory into a blob raises its version,
+ * with the GIL; an op looks at it before it touches anything, and an op whose slots are stale, or that meets a value it
+ * is not made for, declines: the caller then does it in Python and looks again. So native code never waits for the GIL
+ * and never follows a pointer into memory that was given back: the frame holds a reference to whatever a slot points
+ * to.
+ *
+ * Scalars are read and written by relaxed atomic operations of their size, so a thread that reads one while another
+ * writes sees one of the two values.
+ */
+#ifndef JOBCORE_FAST_PROGRAM_H
+#define JOBCORE_FAST_PROGRAM_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "atomics.h"
+
+/* What a slot points to: nothing that native code can use, the bytes of a 0-d tensor, or the state of a handle. */
+enum { JC_NOTHING, JC_BOOL, JC_INT64, JC_DOUBLE, JC_COUNTER, JC_TIMER };
+
+typedef struct {
+    const int64_t *version; /* of the blob, or jc_unbound */
+    int64_t seen;           /* the version that the rest is true for */
+    void *data;             /* those bytes or that state; else NULL */
+    void *handle;           /* the value as an object, a reference that the frame owns; or NULL */
+    void *blob;             /* the blob as an object, a reference that the frame owns; or NULL */
+    int32_t type;
+    int32_t writable;       /* nobody else sees these bytes, apart from readers of the blob */
+} jc_slot;
+
+/* What a kernel answers. */
+enum {
+    JC_DONE = 0,
+    JC_DECLINE = 1, /* the Python kernel has to do it */
+    JC_WAIT = 2,    /* it would have to wait: call it again without the GIL */
+    JC_CANCELLED = 3,
+    /* from jc_run only */
+    JC_END = 4,
+    JC_SPENT = 5,
+};
+
+typedef struct jc_op jc_op;
+typedef struct jc_frame jc_frame;
+typedef int (*jc_kernel)(jc_frame *frame, const jc_op *op);
+
+enum jc_code {
+    JC_CODE_OP,          /* the kernel; Python when it declines */
+    JC_CODE_CALL,        /* always Python */
+    JC_CODE_JUMP,
+    JC_CODE_SET,         /* reg := constant */
+    JC_CODE_LOOP,        /* if reg <= 0, to the target; else reg -= 1 */
+    JC_CODE_NEXT,        /* reg += 1; then as JUMP */
+    JC_CODE_IF_TRUE,     /* to the target if the boolean in the slot is true; missing or empty counts as false */
+    JC_CODE_IF_FALSE,
+    JC_CODE_STORE_BOOL,  /* slot := constant */
+    JC_CODE_STORE_REG,   /* slot := reg, int64 */
+    JC_CODE_MARK,        /* nothing, or Python where the run is traced */
+    JC_CODE_END,
+};
+
+struct jc_op {
+    int32_t code;
+    int32_t target;
+    int32_t reg;
+    int32_t inputs, outputs;
+    const int32_t *slots;   /* of the inputs, then of the outputs */
+    jc_kernel kernel;
+    int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, or JC_NOTHING */
+    int64_t constant;       /* its bits */
+};
+
+struct jc_frame {
+    const jc_op *ops;
+    jc_slot *slots;
+    int64_t *regs;
+    const int32_t *cancelled; /* raised by whoever wants the run to stop */
+    int32_t pc;
+    int32_t has_gil;
+    int32_t traced;
+};
+
+/* The version of a slot that no blob belongs to: never equal to what a slot has seen. */
+static const int64_t jc_unbound = -1;
+
+static inline jc_slot *jc_slot_of(jc_frame *f, const jc_op *op, int index)
+{
+    return &f->slots[op->slots[index]];
+}
+
+static inline int jc_fresh(const jc_slot *s)
+{
+    return __atomic_load_n(s->version, __ATOMIC_RELAXED) == s->seen;
+}
+
+static inline int jc_is_cancelled(const jc_frame *f)
+{
+    return __atomic_load_n(f->cancelled, __ATOMIC_RELAXED) != 0;
+}
+
+static inline int64_t jc_get_int64(const jc_slot *s)
+{
+    return __atomic_load_n((const int64_t *)s->data, __ATOMIC_RELAXED);
+}
+
+static inline void jc_set_int64(const jc_slot *s, int64_t value)
+{
+    __atomic_store_n((int64_t *)s->data, value, __ATOMIC_RELAXED);
+}
+
+static inline double jc_get_double(const jc_slot *s)
+{
+    int64_t bits = jc_get_int64(s);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline void jc_set_double(const jc_slot *s, double value)
+{
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    jc_set_int64(s, bits);
+}
+
+static inline uint8_t jc_get_bool(const jc_slot *s)
+{
+    return __atomic_load_n((const uint8_t *)s->data, __ATOMIC_RELAXED);
+}
+
+static inline void jc_set_bool(const jc_slot *s, int value)
+{
+    __atomic_store_n((uint8_t *)s->data, (uint8_t)(value != 0), __ATOMIC_RELAXED);
+}
+
+/* Whether the slot can be read, or written, as a scalar of this type. */
+static inline int jc_reads(const jc_slot *s, int32_t type)
+{
+    return s->type == type && jc_fresh(s);
+}
+
+static inline int jc_writes(const jc_slot *s, int32_t type)
+{
+    return s->type == type && s->writable && jc_fresh(s);
+}
+
+/* Run from frame->pc on. JC_DECLINE, JC_WAIT and JC_CANCELLED leave pc at the op in question; JC_SPENT means that about
+ * `budget` jumps were done and the caller should look round; JC_END that the program is through. */
+static int jc_run(jc_frame *f, int64_t budget)
+{
+    const jc_op *ops = f->ops;
+    int32_t pc = f->pc;
+    int answer;
+    for (;;) {
+        const jc_op *op = &ops[pc];
+        switch (op->code) {
+        case JC_CODE_OP:
+            answer = jc_is_cancelled(f) ? JC_CANCELLED : op->kernel(f, op);
+            if (answer != JC_DONE) {
+                goto out;
+            }
+            pc++;
+            continue;
+        case JC_CODE_SET:
+            f->regs[op->reg] = op->constant;
+            pc++;
+            continue;
+        case JC_CODE_LOOP:
+            if (f->regs[op->reg] <= 0) {
+                pc = op->target;
+                continue;
+            }
+            f->regs[op->reg]--;
+            pc++;
+            continue;
+        case JC_CODE_IF_TRUE:
+        case JC_CODE_IF_FALSE: {
+            const jc_slot *s = &f->slots[op->slots[0]];
+            if (!jc_reads(s, JC_BOOL)) {
+                answer = JC_DECLINE;
+                goto out;
+            }
+            pc = (jc_get_bool(s) != 0) == (op->code == JC_CODE_IF_TRUE) ? op->target : pc + 1;
+            continue;
+        }
+        case JC_CODE_STORE_BOOL: {
+            const jc_slot *s = &f->slots[op->slots[0]];
+            if (!jc_writes(s, JC_BOOL)) {
+                answer = JC_DECLINE;
+                goto out;
+            }
+            jc_set_bool(s, op->constant != 0);
+            pc++;
+            continue;
+        }
+        case JC_CODE_STORE_REG: {
+            const jc_slot *s = &f->slots[op->slots[0]];
+            if (!jc_writes(s, JC_INT64)) {
+                answer = JC_DECLINE;
+                goto out;
+            }
+            jc_set_int64(s, f->regs[op->reg]);
+            pc++;
+            continue;
+        }
+        case JC_CODE_NEXT:
+            f->regs[op->reg]++;
+            /* fall through */
+        case JC_CODE_JUMP:
+            pc = op->target;
+            if (jc_is_cancelled(f)) {
+                answer = JC_CANCELLED;
+                goto out;
+            }
+            if (--budget <= 0) {
+                answer = JC_SPENT;
+                goto out;
+            }
+            continue;
+        case JC_CODE_MARK:
+            if (f->traced) {
+                answer = JC_DECLINE;
+                goto out;
+            }
+            pc++;
+            continue;
+        case JC_CODE_CALL:
+            answer = jc_is_cancelled(f) ? JC_CANCELLED : JC_DECLINE;
+            goto out;
+        default:
+            answer = JC_END;
+            goto out;
+        }
+    }
+out:
+    f->pc = pc;
+    return answer;
+}
+
+#endif

@@ -1,0 +1,12 @@
+from typing import Any, final
+
+from jobcore._fast.workspace import BlobTable
+
+__all__ = ["Program", "native_kernel"]
+
+@final
+class Program:
+    def __init__(self, names: tuple[str, ...], registers: int, code: list[tuple[Any, ...]]) -> None: ...
+    def run(self, workspace: BlobTable, context: Any, spans: Any = None) -> bool: ...
+
+def native_kernel(type: str) -> object | None: ...

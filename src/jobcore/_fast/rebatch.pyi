@@ -1,0 +1,57 @@
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, final
+
+import numpy.typing as npt
+
+from jobcore._fast.blob import Blob
+from jobcore._fast.cancel import CancelFlag
+
+__all__ = ["RebatchingQueue"]
+
+@final
+class RebatchingQueue:
+    def __init__(
+        self, capacity: SupportsIndex = 1, num_blobs: SupportsIndex = 1, name: str = "rebatching queue"
+    ) -> None: ...
+    def enqueue(
+        self,
+        values: Iterable[object],
+        *,
+        batch: bool = False,
+        timeout: float | None = None,
+        flag: CancelFlag | None = None,
+    ) -> None: ...
+    def dequeue(
+        self,
+        num_elements: SupportsIndex = 1,
+        *,
+        timeout: float | None = None,
+        flag: CancelFlag | None = None,
+    ) -> list[npt.NDArray[Any]]: ...
+    def dequeue_into(
+        self,
+        blobs: Iterable[Blob],
+        num_elements: SupportsIndex = 1,
+        *,
+        timeout: float | None = None,
+        flag: CancelFlag | None = None,
+    ) -> bool: ...
+    def close(self) -> None: ...
+    def register_writer(self, count: SupportsIndex = 1) -> None: ...
+    def writer_done(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def num_blobs(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def foreign(self) -> bool: ...
+    @property
+    def enqueued_rows(self) -> int: ...
+    @property
+    def dequeued_rows(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...

@@ -1,0 +1,87 @@
+"""Exit blocks: they run whatever happened, and to their end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+
+from jobcore.errors import Cancelled
+from jobcore.runtime.cancel import enter_token
+from jobcore.runtime.context import StepContext
+from jobcore.runtime.crew import BARE
+from jobcore.runtime.program import StepProgram
+from jobcore.workspace import Workspace
+
+__all__ = ["RunStep", "drain", "run_shielded"]
+
+RunStep = Callable[[StepProgram, Workspace, StepContext], bool]
+
+
+def run_shielded(
+    blocks: Sequence[StepProgram], workspace: Workspace, context: StepContext, run: RunStep
+) -> bool:
+    """Run each of `blocks` to its end, in order; return whether all did.
+
+    Each gets a token of its own, which nobody cancels but a failure inside it. A failure is reported, and the next
+    block runs. So it does after an interruption, which is raised again when the last block has ended.
+
+    Raises
+    ------
+    KeyboardInterrupt, SystemExit
+        Raised into the calling thread meanwhile.
+    """
+    if not blocks:
+        return True
+    results: list[bool] = []
+
+    def one(block: StepProgram) -> None:
+        results.append(run_one(block, workspace, context, run))
+
+    drain(deque(partial(one, block) for block in blocks))
+    return all(results)
+
+
+def run_one(block: StepProgram, workspace: Workspace, context: StepContext, run: RunStep) -> bool:
+    """Run one shielded block; return whether it ended well."""
+    shield = context.shielded()
+
+    def inside() -> None:
+        enter_token(shield.token)
+        run(block, workspace, shield)
+
+    try:
+        copy_context().run(inside)
+    except Cancelled:
+        # Its failure has been reported.
+        return False
+    except BaseException as error:
+        if not (context.inline and isinstance(error, BARE)):
+            context.fail(context.blame(block.place, error))
+            return False
+        raise
+    return True
+
+
+def drain(actions: deque[Callable[[], object]]) -> None:
+    """Call and remove all `actions`; an interruption ends the one that it hits, and comes out after the last.
+
+    Raises
+    ------
+    KeyboardInterrupt, SystemExit
+        The last one that came.
+    """
+    interruption: BaseException | None = None
+    while actions:
+        try:
+            while actions:
+                actions.popleft()()
+        except BARE as error:
+            interruption = error
+    if interruption is not None:
+        try:
+            raise interruption
+        finally:
+            # This frame is part of its traceback.
+            del interruption
