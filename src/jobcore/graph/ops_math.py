@@ -60,7 +60,12 @@ def _apply(ctx: OpContext, function: Callable[..., Any], inputs: list[NDArray[An
         kind = BlobKindError if isinstance(error, TypeError) else BlobValueError
         raise kind(f"{ctx.op.call()}: {error}; found {found}") from error
     # The whole result is there before anything is written, so an output may be one of the inputs.
-    ctx.outputs[0].feed(np.asarray(result))
+    array = np.asarray(result)
+    if type(array) is np.ndarray and array.ndim and array.flags.owndata and array.flags.c_contiguous:
+        # Made by the function above for this call alone: no copy.
+        ctx.outputs[0].adopt(array)
+    else:
+        ctx.outputs[0].feed(array)
 
 
 def _register(

@@ -170,7 +170,7 @@ def safe_enqueue_blobs(ctx: OpContext) -> None:
         queue.put(ctx.inputs[1:], move=ctx.args["move"], flag=current_flag())
     except ClosedError:
         stopped = True
-    ctx.outputs[-1].feed(np.bool_(stopped))
+    ctx.outputs[-1].feed(stopped)
 
 
 @register_op("DequeueBlobs", num_inputs=1, num_outputs=(1, None), args={"timeout_secs": _TIMEOUT})
@@ -204,7 +204,7 @@ def safe_dequeue_blobs(ctx: OpContext) -> None:
     """
     queue = _blobs_queue(ctx)
     got = queue.get_into(ctx.outputs[:-1], num_records=ctx.args["num_records"], flag=current_flag())
-    ctx.outputs[-1].feed(np.bool_(not got))
+    ctx.outputs[-1].feed(not got)
 
 
 @register_op("CloseBlobsQueue", num_inputs=1, num_outputs=0)
@@ -293,7 +293,7 @@ def weighted_sample_dequeue_blobs(ctx: OpContext) -> None:
     got = _blobs_queue(ctx, chosen).get_into(values, flag=current_flag())
     if got and index >= 0:
         ctx.outputs[index].feed(np.int64(chosen))
-    ctx.outputs[-1].feed(np.bool_(not got))
+    ctx.outputs[-1].feed(not got)
 
 
 # ------------------------------------------------------------------------------------------------- queues of rows
