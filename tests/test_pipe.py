@@ -30,6 +30,8 @@ from jobcore.data import (
     pipe,
     pipe_and_output,
     python_processor,
+    python_sink,
+    reader_from,
 )
 from jobcore.errors import BuildError, ContextError, TaskGroupError
 from reader_tools import numbers, run_init
@@ -561,3 +563,20 @@ def test_a_pipeline_in_a_session_of_its_own_leaves_no_blob() -> None:
             pipe(pipe(CountUntil(3)), processor=lambda record: None)
         session.run(group)
         assert session.workspace().blob_names() == []
+
+
+def test_a_plain_function_may_be_the_end_of_a_pipe():
+    seen = []
+
+    def keep(x):
+        if len(seen) == 3:
+            raise StopIteration
+        seen.append(int(x[0]))
+
+    with TaskGroup() as group:
+        pipe(reader_from([{"x": np.array([i])} for i in range(10)]), processor=python_sink(keep))
+    with LocalSession() as session:
+        session.run(group)
+    assert seen == [0, 1, 2]
+    with pytest.raises(BuildError, match="function of arrays"):
+        python_sink(3)

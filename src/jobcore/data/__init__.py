@@ -21,6 +21,7 @@ from jobcore.data.pipeline import (
     pipe,
     pipe_and_output,
     python_processor,
+    python_sink,
 )
 from jobcore.data.queues import Queue, QueueWrapper, close_queue, dequeue, enqueue
 from jobcore.data.reader import Pipe, PipedReaderBuilder, Reader, ReaderBuilder, Writer
@@ -80,5 +81,6 @@ __all__ = [
     "pipe",
     "pipe_and_output",
     "python_processor",
+    "python_sink",
     "reader_from",
 ]

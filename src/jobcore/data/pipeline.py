@@ -35,6 +35,7 @@ __all__ = [
     "pipe",
     "pipe_and_output",
     "python_processor",
+    "python_sink",
 ]
 
 DEFAULT_CAPACITY = 100
@@ -298,15 +299,18 @@ def _copy_ops(source: Net, target: Net, renamed: Mapping[str, BlobReference]) ->
 class _PythonProcessor:
     """See `python_processor`."""
 
-    def __init__(self, function: Callable[..., Any], schema: Any) -> None:
+    def __init__(self, function: Callable[..., Any], schema: Any, ends: bool = False) -> None:
         if not callable(function):
             raise BuildError(f"expected a function of arrays, found {type(function).__name__}: {function!r}")
         self.function = function
         self.name = function_name(function)
         self._schema = None if schema is None else as_field(schema).clone_schema()
+        self._ends = ends
 
     def __call__(self, record: Any) -> ProcessorOutput:
         net = Net("python")
+        if self._ends:
+            return self._last(net, record)
         schema = record.clone_schema() if self._schema is None else self._schema
         made = new_record(net, schema)
         stop = net.next_blob("should_stop")
@@ -315,7 +319,7 @@ class _PythonProcessor:
 
         def process(inputs: list[Blob], outputs: list[Blob]) -> None:
             try:
-                result = function(*[blob.view() if blob.kind == "tensor" else blob.value for blob in inputs])
+                result = function(*_values(inputs))
             except StopIteration:
                 outputs[-1].feed(True)
                 return
@@ -326,8 +330,27 @@ class _PythonProcessor:
         net.Python(process)(record.field_blobs(), [*made.field_blobs(), stop], name=self.name)
         return ProcessorOutput([net], made, stop)
 
+    def _last(self, net: Net, record: Any) -> ProcessorOutput:
+        stop = net.next_blob("should_stop")
+        function = self.function
+
+        def process(inputs: list[Blob], outputs: list[Blob]) -> None:
+            try:
+                function(*_values(inputs))
+            except StopIteration:
+                outputs[0].feed(True)
+            else:
+                outputs[0].feed(False)
+
+        net.Python(process)(record.field_blobs(), [stop], name=self.name)
+        return ProcessorOutput([net], None, stop)
+
     def __repr__(self) -> str:
-        return f"python_processor({self.name})"
+        return f"{'python_sink' if self._ends else 'python_processor'}({self.name})"
+
+
+def _values(blobs: list[Blob]) -> list[Any]:
+    return [blob.view() if blob.kind == "tensor" else blob.value for blob in blobs]
 
 
 def _columns_of(name: str, names: list[str], result: Any) -> list[Any]:
@@ -369,6 +392,27 @@ def python_processor(function: Callable[..., Any], schema: Any = None) -> Proces
     Several instances call it at once, from threads of their own.
     """
     return _PythonProcessor(function, schema)
+
+
+def python_sink(function: Callable[..., Any]) -> Processor:
+    """Return a processor that hands each record to a plain function and ends the pipe there.
+
+    Parameters
+    ----------
+    function
+        Called with the columns in order, as read-only arrays; what it returns is ignored. To stop, it raises
+        `StopIteration`.
+
+    Raises
+    ------
+    BuildError
+        `function` cannot be called.
+
+    Notes
+    -----
+    Several instances call it at once, from threads of their own.
+    """
+    return _PythonProcessor(function, None, ends=True)
 
 
 def as_processor(processor: object) -> Processor:
