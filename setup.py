@@ -12,6 +12,7 @@ them: add ``--force`` to it after a change of switches.
 """
 
 import os
+import sys
 from pathlib import Path
 
 import numpy
@@ -66,12 +67,18 @@ extensions = [
     for source in sorted(fast.glob("*.pyx"))
 ]
 
+# One process for each core: there are more units than cores. Where processes are not forked, Cython stays serial, as a
+# new one would run this file again.
+cores = os.cpu_count() or 1
+workers = cores if sys.platform == "linux" and cores > 1 else 0
+
 setup(
     ext_modules=cythonize(
         extensions,
+        nthreads=workers,
         include_path=["src"],
         build_dir=f"build/{variant}/cython",
         compiler_directives=DIRECTIVES,
     ),
-    options={"build": {"build_base": f"build/{variant}"}},
+    options={"build": {"build_base": f"build/{variant}"}, "build_ext": {"parallel": cores}},
 )

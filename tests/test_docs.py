@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -24,6 +25,22 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture
+def own_logging():
+    """What a page sets up to be heard is taken back after it: the next test may count on silence."""
+    root = logging.getLogger()
+    loggers = [
+        root,
+        *(logging.getLogger(name) for name in ("jobcore", "jobcore.store", "jobcore.runtime", "jobcore.log")),
+    ]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=name)
 def test_examples_run(page, tmp_path, monkeypatch):
     # Programs that a page starts must find the package that is tested, also by a path relative to here.

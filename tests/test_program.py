@@ -343,6 +343,17 @@ class TestStopping:
         with pytest.raises(Cancelled):
             code.program().run(ws, context)
 
+    def test_ctrl_c_is_heard_in_a_long_round(self):
+        ws = Workspace()
+        ws.counter("c")
+        code = Code()
+        for _ in range(1000):
+            code.op("CountUp", ["c"], ["x"])
+        code.put("jump", 0)
+        threading.Timer(0.05, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            code.program().run(ws, Context())
+
     def test_ctrl_c_ends_a_loop_that_never_leaves_native_code(self):
         ws = Workspace()
         program = Code().put("jump", 0).program()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from jobcore import LocalSession, Task, TaskGroup, Workspace, ops
@@ -72,3 +73,16 @@ def test_a_loop_of_many_rounds_does_not_compile_again():
             session.run(group)
             assert group.tasks()[0].outputs()[0].fetch() == 100_000
         assert session.compile(group) is first
+
+
+def test_a_count_beyond_64_bits_goes_round_until_it_is_stopped():
+    with TaskGroup() as group, Task(name="t"):
+        ops.CreateCounter([], "c")
+        ops.Const(np.uint64(2**64 - 1), "many")
+        with ops.loop("many"):
+            ops.CountUp("c", "x")
+            ops.stop_if(ops.EQ(["x", ops.Const(10)]))
+        Task.current().add_output("x")
+    with LocalSession() as session:
+        session.run(group)
+    assert group.tasks()[0].outputs()[0].fetch() == 10

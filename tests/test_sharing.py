@@ -125,7 +125,12 @@ def test_every_dtype_can_be_shared(dtype: np.dtype[Any], suffix: str, tmp_path: 
     values = {"w": w, "tied": w, "column": w[:, 1], "back": w[::-1], "one": w[2, 3, ...]}
     jobcore.save(tmp_path / f"x{suffix}", values, durable=False)
     found = jobcore.load(tmp_path / f"x{suffix}")
-    assert equal(found, values)
+    assert list(found) == list(values)
+    # NumPy's own copies of what lies between the fields are of no account.
+    assert all(
+        same_bits(without_fields(found[name]), without_fields(value)) for name, value in values.items()
+    )
+    assert all(found[name].dtype == dtype for name in values)
     assert all(np.shares_memory(found[name], found["w"]) for name in values)
     into = {name: np.empty_like(value) for name, value in values.items()}
     jobcore.load(tmp_path / f"x{suffix}", into=into)

@@ -125,9 +125,10 @@ static inline void jc_set_double(const jc_slot *s, double value)
     jc_set_int64(s, bits);
 }
 
-static inline uint8_t jc_get_bool(const jc_slot *s)
+/* Any byte but 0 is true: an array may have been made of other bytes than 0 and 1. */
+static inline int jc_get_bool(const jc_slot *s)
 {
-    return __atomic_load_n((const uint8_t *)s->data, __ATOMIC_RELAXED);
+    return __atomic_load_n((const uint8_t *)s->data, __ATOMIC_RELAXED) != 0;
 }
 
 static inline void jc_set_bool(const jc_slot *s, int value)
@@ -147,7 +148,7 @@ static inline int jc_writes(const jc_slot *s, int32_t type)
 }
 
 /* Run from frame->pc on. JC_DECLINE, JC_WAIT and JC_CANCELLED leave pc at the op in question; JC_SPENT means that about
- * `budget` jumps were done and the caller should look round; JC_END that the program is through. */
+ * `budget` ops were done and the caller should look round; JC_END that the program is through. */
 static int jc_run(jc_frame *f, int64_t budget)
 {
     const jc_op *ops = f->ops;
@@ -182,7 +183,7 @@ static int jc_run(jc_frame *f, int64_t budget)
                 answer = JC_DECLINE;
                 goto out;
             }
-            pc = (jc_get_bool(s) != 0) == (op->code == JC_CODE_IF_TRUE) ? op->target : pc + 1;
+            pc = jc_get_bool(s) == (op->code == JC_CODE_IF_TRUE) ? op->target : pc + 1;
             continue;
         }
         case JC_CODE_STORE_BOOL: {
@@ -209,12 +210,14 @@ static int jc_run(jc_frame *f, int64_t budget)
             f->regs[op->reg]++;
             /* fall through */
         case JC_CODE_JUMP:
+            /* What the loop has done since it was here: a long body must not keep signals waiting for long. */
+            budget -= pc > op->target ? pc - op->target : 1;
             pc = op->target;
             if (jc_is_cancelled(f)) {
                 answer = JC_CANCELLED;
                 goto out;
             }
-            if (--budget <= 0) {
+            if (budget <= 0) {
                 answer = JC_SPENT;
                 goto out;
             }

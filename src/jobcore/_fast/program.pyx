@@ -72,9 +72,9 @@ cdef extern from "kernels.h" nogil:
 cdef const char *KERNEL = "jobcore.kernel"
 
 cdef enum:
-    # Jumps done with the GIL before it is let go: most loops between two Python steps are over by then.
-    SHORT = 256
-    # Jumps done without it before signals are looked at again: some milliseconds.
+    # Ops done with the GIL before it is let go: most loops between two Python steps are over by then.
+    SHORT = 1024
+    # Ops done without it before signals are looked at again: some milliseconds.
     LONG = 1 << 20
     # Python steps run one after the other before other threads get their turn.
     TURN = 256

@@ -183,7 +183,7 @@ class _Code:
     def _loop(self, step: StepProgram, loop: Loop, stopped: _Label) -> None:
         left, done, end = self._register(), self._register(), _Label()
         if loop.count_blob is not None:
-            self.put("value", register=left, payload=(step.place, partial(read_count, loop.count_blob)))
+            self.put("value", register=left, payload=(step.place, partial(_read_count, loop.count_blob)))
         elif loop.count is not None:
             self.put("set", register=left, constant=_clamped(loop.count))
         self.put("set", register=done, constant=0)
@@ -257,6 +257,10 @@ class _Code:
             constant=_constant(op),
             payload=(program.place, program.kernel, op, OpContext),
         )
+
+
+def _read_count(name: str, workspace: Workspace) -> int:
+    return _clamped(read_count(name, workspace))
 
 
 def _clamped(count: int) -> int:
