@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
+from jobcore import LocalSession, NetBuilder, Task, TaskGroup, ops
 from jobcore._fast.counter import Counter
 from jobcore._fast.timer import Timer
-from jobcore.errors import BlobKindError, BlobValueError
+from jobcore.errors import BlobKindError, BlobValueError, BuildError, TaskGroupError
 from jobcore.graph import Net
 from jobcore.workspace import Workspace
 from op_tools import result, run, same
@@ -92,3 +94,43 @@ def test_python_functions_get_blobs_and_the_workspace() -> None:
     run(net, ws)
     assert ws.fetch("x").tolist() == [4, 8]
     assert seen == [([], [], ws)] * 2
+
+
+def test_a_factory_makes_a_function_for_each_instance():
+    made, calls, lock = [], [], threading.Lock()
+
+    def factory(start, *, step):
+        seen = [start]
+        with lock:
+            made.append(start)
+
+        def function(inputs, outputs):
+            seen[0] += step
+            outputs[0].feed(seen[0])
+            with lock:
+                calls.append(seen[0])
+
+        return function
+
+    with TaskGroup() as group, Task(name="t", num_instances=64), ops.loop(4):
+        ops.Python((factory, (10,), {"step": 2}))([], ["x"])
+    with LocalSession() as session:
+        session.run(group)
+    assert len(made) == 64
+    assert sorted(calls) == sorted([12, 14, 16, 18] * 64)
+
+
+@pytest.mark.parametrize("value", [3, (), (3,), (int, 3), (int, (), 3), (int, (), {}, 1)])
+def test_what_is_neither_a_function_nor_a_factory_is_refused(value):
+    with NetBuilder("n"), pytest.raises(BuildError, match="factory"):
+        ops.Python(value)([], [])
+
+
+def test_a_factory_that_makes_no_function_fails_the_task():
+    with NetBuilder("n") as builder:
+        ops.Python((int, ("3",)))([], [])
+    with (
+        LocalSession() as session,
+        pytest.raises(TaskGroupError, match="expected a function from the factory"),
+    ):
+        session.run(builder)

@@ -233,12 +233,13 @@ class Net:
         assert isinstance(reference, BlobReference)
         return reference
 
-    def Python(self, function: Callable[..., object]) -> Callable[..., Any]:
+    def Python(self, function: Callable[..., object] | tuple[Any, ...]) -> Callable[..., Any]:
         """Return a function that adds an op calling `function`.
 
         The result is called with ``(inputs=(), outputs=None, pass_workspace=False)`` like any op. At run
         time the kernel calls ``function(inputs, outputs)`` with two lists of blobs, and the workspace as
-        a third argument when `pass_workspace` is true.
+        a third argument when `pass_workspace` is true. A tuple ``(factory, args, kwargs)`` makes the function at run
+        time, once for each workspace, and so for each instance of a task.
         """
 
         def add(

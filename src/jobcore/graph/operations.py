@@ -85,7 +85,7 @@ class Operations:
         """Make `value` a blob; see `Net.Const`."""
         return NetBuilder.current().current_net().Const(value, blob_out, dtype)
 
-    def Python(self, function: Callable[..., object]) -> Callable[..., Any]:
+    def Python(self, function: Callable[..., object] | tuple[Any, ...]) -> Callable[..., Any]:
         """Return a function that adds an op calling `function`; see `Net.Python`."""
 
         def add(inputs: BlobsLike = (), outputs: int | BlobsLike | None = None, **kwargs: Any) -> Any:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 
-from jobcore.errors import BlobValueError
+from jobcore.errors import BlobKindError, BlobValueError
 from jobcore.graph.args import boolean
 from jobcore.graph.functions import check_step_function
 from jobcore.graph.kernels import describe_blob, wrong_kind
 from jobcore.graph.op import Op, OpContext
 from jobcore.graph.registry import ArgSpec, register_op
+from jobcore.workspace import Workspace
 
 __all__: list[str] = []
 
@@ -108,15 +114,47 @@ def print_blob(ctx: OpContext) -> None:
     print(f"{describe_blob(blob)}: {value}", flush=True)
 
 
+class _Factory:
+    """Makes the function of a Python op: once for each op and workspace, so that it may keep a state of its own."""
+
+    def __init__(self, make: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._make = make
+        self._args = args
+        self._kwargs = dict(kwargs)
+        # Guards the table: instances with a common workspace get one function.
+        self._lock = threading.Lock()
+        self._made: WeakKeyDictionary[Workspace, Callable[..., object]] = WeakKeyDictionary()
+
+    def function(self, workspace: Workspace) -> Callable[..., object]:
+        with self._lock:
+            found = self._made.get(workspace)
+            if found is None:
+                found = self._made[workspace] = self._make(*self._args, **self._kwargs)
+                if not callable(found):
+                    del self._made[workspace]
+                    raise BlobKindError(
+                        f"expected a function from the factory {self._make!r}, found {type(found).__name__}"
+                    )
+        return found
+
+    def __repr__(self) -> str:
+        return f"factory {self._make!r}"
+
+
 def _callable(value: object) -> object:
-    if not callable(value):
-        raise TypeError("it cannot be called")
-    return value
+    if callable(value):
+        return value
+    if isinstance(value, tuple) and 1 <= len(value) <= 3 and callable(value[0]):
+        args, kwargs = value[1] if len(value) > 1 else (), value[2] if len(value) > 2 else {}
+        if isinstance(args, (tuple, list)) and isinstance(kwargs, Mapping):
+            return _Factory(value[0], tuple(args), kwargs)
+    raise TypeError("it can neither be called, nor is it (factory, args, kwargs)")
 
 
 def _check_python(op: Op) -> None:
     arguments = ("inputs", "outputs", *(("workspace",) if op.args["pass_workspace"] else ()))
-    check_step_function(op.args["function"], "argument 'function'", arguments)
+    if not isinstance(op.args["function"], _Factory):
+        check_step_function(op.args["function"], "argument 'function'", arguments)
 
 
 @register_op(
@@ -124,7 +162,11 @@ def _check_python(op: Op) -> None:
     num_inputs=(0, None),
     num_outputs=(0, None),
     args={
-        "function": ArgSpec(_callable, "a callable", doc="Called each time the op runs."),
+        "function": ArgSpec(
+            _callable,
+            "a callable, or (factory, args, kwargs)",
+            doc="Called each time the op runs; a factory makes it, once for each workspace.",
+        ),
         "pass_workspace": boolean(default=False, doc="Give it the workspace as a third argument."),
     },
     inplace=True,
@@ -134,9 +176,13 @@ def python(ctx: OpContext) -> None:
     """Call a Python function with the list of input blobs and the list of output blobs.
 
     ``ops.Python(function)(inputs, outputs, pass_workspace=False)`` builds it. The function feeds the
-    outputs; what it returns is ignored, and an exception fails the task.
+    outputs; what it returns is ignored, and an exception fails the task. A tuple ``(factory, args, kwargs)`` in
+    its place makes a function for each instance: ``factory(*args, **kwargs)`` is called once for each workspace.
     """
+    function = ctx.args["function"]
+    if isinstance(function, _Factory):
+        function = function.function(ctx.workspace)
     if ctx.args["pass_workspace"]:
-        ctx.args["function"](ctx.inputs, ctx.outputs, ctx.workspace)
+        function(ctx.inputs, ctx.outputs, ctx.workspace)
     else:
-        ctx.args["function"](ctx.inputs, ctx.outputs)
+        function(ctx.inputs, ctx.outputs)
