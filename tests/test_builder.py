@@ -214,7 +214,8 @@ def test_a_python_op_keeps_its_function() -> None:
         for function, options, message in (
             (three, {}, r"can be called with \(inputs, outputs\)"),
             (work, {"pass_workspace": True}, r"can be called with \(inputs, outputs, workspace\)"),
-            ((three, (), {}), {}, "expected a callable, found tuple"),
+            ((three, 3, {}), {}, "nor is it .factory, args, kwargs."),
+            ((three, (), {}, 0), {}, "nor is it .factory, args, kwargs."),
             (three, {"workspace": True}, "unexpected keyword argument|no argument 'workspace'"),
         ):
             with pytest.raises((BuildError, TypeError), match=message):

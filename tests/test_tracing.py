@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+import jobcore
 from jobcore import LocalSession, NetBuilder, Node, Task, TaskGroup, Trace, ops, span
 from jobcore.errors import TaskGroupError
 from jobcore.graph import execution_step
@@ -149,3 +150,22 @@ class TestRuns:
         trace = self.run(concurrent(nothing, nothing))
         assert sorted(names(trace, "step")) == ["nothing", "nothing", "parts"]
         assert len({found.thread_id for found in trace.spans()}) == 3
+
+    def test_saves(self, tmp_path):
+        with Trace() as trace:
+            jobcore.save(tmp_path / "a.zarr.zip", {"x": 1})
+            jobcore.save_async(tmp_path / "b.zarr", {"x": 1}).wait()
+            with pytest.raises(jobcore.errors.SaveError):
+                jobcore.save(tmp_path / "missing" / "c.zarr.zip", {"x": 1})
+        assert names(trace, "save") == ["write a.zarr.zip", "copy b.zarr", "write b.zarr"]
+        assert trace.spans()[0].args == {"path": str(tmp_path / "a.zarr.zip")}
+
+    def test_epochs(self, tmp_path):
+        with jobcore.Job() as job:
+            job.init_group.task(lambda ws: ws.feed("x", 1), name="init")
+            jobcore.epoch_limiter(job, 2)
+        manager = jobcore.MultiNodeCheckpointManager(str(tmp_path))
+        with LocalSession() as session, Trace() as trace:
+            jobcore.JobRunner(job, manager).train(session)
+        saves = [found for found in trace.spans() if found.category == "save"]
+        assert [(found.node, found.args["epoch"]) for found in saves] == [("local", 0), ("local", 1), ("local", 2)]

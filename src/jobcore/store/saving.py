@@ -10,6 +10,8 @@ import errno
 import os
 import stat
 from collections import Counter
+from contextlib import AbstractContextManager
+from typing import Any
 
 from jobcore.errors import FormatError, SaveError
 from jobcore.store import containers, files, publishing, syncing
@@ -17,6 +19,7 @@ from jobcore.store.container import Content, Written
 from jobcore.store.dirformat import is_database
 from jobcore.store.records import WriteResult
 from jobcore.store.verification import verify as verify_file
+from jobcore.tracing import span
 
 __all__ = ["Saving"]
 
@@ -92,7 +95,8 @@ class Saving:
         """Copy what may change, so that the rest may be done later, in another thread."""
         self.step = "copying"
         try:
-            self._out.stage(self.content)
+            with self._span("copy"):
+                self._out.stage(self.content)
         except BaseException:
             self.abandon()
             raise
@@ -112,7 +116,8 @@ class Saving:
         """
         content = self.content
         try:
-            written = self._publish(content)
+            with self._span("write"):
+                written = self._publish(content)
         except SaveError:
             raise
         except OSError as error:
@@ -173,6 +178,13 @@ class Saving:
                 files.remove_quietly(final)
             raise
         return written
+
+    def _span(self, what: str) -> AbstractContextManager[None]:
+        header = self.content.header
+        args: dict[str, Any] = (
+            {"path": self.final} if header.epoch is None else {"path": self.final, "epoch": header.epoch}
+        )
+        return span(f"{what} {os.path.basename(self.final)}", "save", header.node, **args)  # noqa: PTH119 - plain text
 
     def _close_directory(self) -> None:
         directory, self._directory = self._directory, -1
