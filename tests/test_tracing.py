@@ -168,4 +168,8 @@ class TestRuns:
         with LocalSession() as session, Trace() as trace:
             jobcore.JobRunner(job, manager).train(session)
         saves = [found for found in trace.spans() if found.category == "save"]
-        assert [(found.node, found.args["epoch"]) for found in saves] == [("local", 0), ("local", 1), ("local", 2)]
+        assert [(found.node, found.args["epoch"]) for found in saves] == [
+            ("local", 0),
+            ("local", 1),
+            ("local", 2),
+        ]
