@@ -7,15 +7,22 @@ counter. Read the ratio inside a group.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from jobcore import Counter
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from native_build import build
 
 TICKS = 1_000
 
@@ -61,10 +68,24 @@ def bench_count_up(benchmark: Any, who: str) -> None:
     benchmark(tick, COUNT_UP[who]())
 
 
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return build("empty", tmp_path_factory.mktemp("native"))
+
+
+STOP_CONDITION: dict[str, Callable[[ModuleType], Callable[[], object]]] = {
+    "count_down": lambda native: Counter(2**62).count_down,
+    "check_done": lambda native: Counter(2**62).check_done,
+    "retrieve": lambda native: Counter(2**62).retrieve,
+    "limit: empty method of a Cython class": lambda native: native.Empty().count_down,
+    "limit: empty Python method": lambda native: Empty().count_up,
+}
+
+
 @pytest.mark.benchmark(group="counter: 1,000 x test and count down")
-@pytest.mark.parametrize("method", ["count_down", "check_done", "retrieve", "limit: empty Python method"])
-def bench_stop_condition(benchmark: Any, method: str) -> None:
-    benchmark(tick, getattr(Counter(2**62), method, Empty().count_up))
+@pytest.mark.parametrize("method", STOP_CONDITION)
+def bench_stop_condition(benchmark: Any, method: str, native: ModuleType) -> None:
+    benchmark(tick, STOP_CONDITION[method](native))
 
 
 @pytest.mark.benchmark(group="counter: 2 threads, 1,000 x count up each")

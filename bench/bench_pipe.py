@@ -154,6 +154,7 @@ def bench_pipe(benchmark: Any, way: str) -> None:
     seconds = [run() for _ in range(3 if benchmark.enabled else 1)]
     # The clock of the run itself, which leaves out the start of processes.
     benchmark.pedantic(lambda: None, rounds=1)
+    benchmark.extra_info["all_seconds"] = seconds
     benchmark.extra_info["seconds"] = sorted(seconds)[len(seconds) // 2]
     benchmark.extra_info["records_per_second"] = round(RECORDS / sorted(seconds)[len(seconds) // 2])
 

@@ -1,9 +1,10 @@
 """Queues: records handed from one thread to another.
 
 ``native``: both threads work without the GIL, through the interface that programs use; the record is one 0-d int64
-whose memory goes round. ``python``: `put` and `get`, which copy. The peers are the queues of the standard library,
-which hand over a reference, under a GIL that changes hands every 5 ms. Each measurement is `ROWS` records; read the
-ratio inside a group, and records a second in the extra information.
+whose memory goes round. ``program``: the ops EnqueueBlobs and DequeueBlobs of two programs, which copy a blob into the
+record and the record into a blob. ``python``: `put` and `get`, which copy. The peers are the queues of the standard
+library, which hand over a reference, under a GIL that changes hands every 5 ms. Each measurement is `ROWS` records;
+read the ratio inside a group, and records a second in the extra information.
 
 The rows of a rebatching queue have as peers a bare copy of as many bytes, and the plain way: a list of rows, stacked.
 """
@@ -22,8 +23,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench_program import Context, row
+from jobcore import Workspace
+from jobcore._fast.program import Program, native_kernel
 from jobcore._fast.queue import BlobQueue
 from jobcore._fast.rebatch import RebatchingQueue
+from jobcore.graph import OpContext, schema
+from jobcore.graph.registry import make_op
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -60,6 +66,33 @@ def bench_native(benchmark: Any, native: ModuleType, capacity: int) -> None:
     def make() -> tuple[Callable[[], object], Callable[[], object]]:
         records = BlobQueue(capacity)
         return lambda: native.produce(records, 0, ROWS), lambda: native.consume(records, ROWS)
+
+    hand_over(benchmark, ROWS, make)
+
+
+def program(records: BlobQueue, op_type: str, inputs: list[str], outputs: list[str]) -> Callable[[], object]:
+    """Return a call that runs an op on the queue `ROWS` times, in a workspace of its own with an int64 ``x``."""
+    names = ("queue", "x")
+    made = make_op(op_type, inputs, outputs, {}, "", "")
+    slots = [tuple(names.index(name) for name in group) for group in (inputs, outputs)]
+    payload = ("", schema(op_type).kernel, made, OpContext)
+    op = ("op", 0, 0, *slots, native_kernel(op_type), True, payload)
+    code = Program(names, 1, [row("set", constant=ROWS), row("loop", 4), op, row("jump", 1), row("end")])
+    ws = Workspace()
+    ws.feed("queue", records)
+    ws.feed("x", 1)
+    return lambda: code.run(ws, Context())
+
+
+@pytest.mark.benchmark(group=f"queue: {ROWS:,} small records between two threads")
+@pytest.mark.parametrize("capacity", [1, 8, 100, 1000])
+def bench_program(benchmark: Any, capacity: int) -> None:
+    def make() -> tuple[Callable[[], object], Callable[[], object]]:
+        records = BlobQueue(capacity)
+        return (
+            program(records, "EnqueueBlobs", ["queue", "x"], []),
+            program(records, "DequeueBlobs", ["queue"], ["x"]),
+        )
 
     hand_over(benchmark, ROWS, make)
 

@@ -6,6 +6,7 @@ ready and removing them is not counted.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from collections.abc import Callable, Sequence
@@ -146,6 +147,41 @@ def buffered_write(folder: Path, nbytes: int, files: int = 1, *, durable: bool =
     for path in paths:
         path.unlink()
     return seconds
+
+
+def many_files(folder: Path, sizes: Sequence[int]) -> float:
+    """Write files of these sizes through the page cache, in two threads, two files in each folder."""
+    data, base = arena("from", max(sizes)).data, new_file(folder)
+    base.mkdir()
+    directory = os.open(base, os.O_RDONLY)
+    numbers = count()  # its next() is atomic
+
+    def write() -> None:
+        while (number := next(numbers)) < len(sizes):
+            key = f"{number // 2}"
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(key, dir_fd=directory)
+            fd = os.open(f"{key}/{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=directory)
+            part = data[: sizes[number]]
+            while part:
+                part = part[os.write(fd, part[: 16 * MiB]) :]
+            os.close(fd)
+
+    begin = perf_counter()
+    try:
+        together([write, write])
+        return perf_counter() - begin
+    finally:
+        os.close(directory)
+        empty_files(base)
+
+
+def empty_files(folder: Path) -> None:
+    """Free the room that the files of a folder take; they stay."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            os.truncate(path, 0)
 
 
 def copy(nbytes: int, block: int = 0) -> float:

@@ -1,6 +1,7 @@
-"""Print the table of bounds from the files of pytest-benchmark: ``python bench/report.py [--readme] FILE.json...``.
+"""Print the tables of bounds from the files of pytest-benchmark: ``python bench/report.py [--readme] FILE.json...``.
 
-With ``--readme`` it goes into ``bench/README.md``, in place of the table that is there.
+With ``--readme`` they go into ``bench/README.md``, in place of those that are there. A table of which no file has a
+row stays as it is.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine import engine_table
 from rounds import ROWS, Row
 
 Found = dict[str, Any]
 
-#: The table of ``README.md`` is what follows this line.
-MARK = "## The table\n"
+#: Each table of ``README.md`` is what follows its line, up to the next.
+MARKS = ("## The table\n", "## The engine\n")
 
 
 def number(value: float, unit: str) -> str:
@@ -100,19 +102,28 @@ def main(arguments: list[str]) -> None:
     documents = [json.loads(Path(path).read_text()) for path in arguments if path != "--readme"]
     if not documents:
         raise SystemExit("expected files written by pytest --benchmark-json, found none")
-    found = [
-        row
-        for document in documents
-        for one in document["benchmarks"]
-        for row in one["extra_info"].get("rows", [])
+    storage = [one for one in documents if rows(one)]
+    found = [row for document in storage for row in rows(document)]
+    tables = [
+        [*machine(storage[-1]), *bounds(found), *peers(found)] if found else [],
+        [*machine(documents[-1]), *engine] if (engine := engine_table(documents)) else [],
     ]
-    text = "\n".join([*machine(documents[-1]), *bounds(found), *peers(found)])
     if "--readme" not in arguments:
-        print(text)
+        print("\n\n".join("\n".join(table) for table in tables if table))
         return
     readme = Path(__file__).with_name("README.md")
-    before, mark, _ = readme.read_text().partition(MARK)
-    readme.write_text(f"{before}{mark}\n{text}\n")
+    text = readme.read_text()
+    for mark, table in zip(MARKS, tables, strict=True):
+        if table:
+            before, _, rest = text.partition(mark)
+            after = rest[rest.find("\n## ") :] if "\n## " in rest else ""
+            text = "\n".join([f"{before}{mark}", *table, after])
+    readme.write_text(text)
+
+
+def rows(document: Any) -> list[Found]:
+    """The rows of the storage engine in one file."""
+    return [row for one in document["benchmarks"] for row in one["extra_info"].get("rows", [])]
 
 
 if __name__ == "__main__":

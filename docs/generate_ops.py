@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobcore.graph import REQUIRED, OpSchema, all_ops, schema
+from jobcore.graph import REQUIRED, ArgSpec, OpSchema, all_ops, schema
 
 PAGE = Path(__file__).parent / "reference" / "ops.md"
 
@@ -19,11 +19,15 @@ HEAD = """\
 # Op types
 
 The op types of this version, made from the registry by `docs/generate_ops.py`. How to call them is in
-[nets, steps and names](graph.md#ops); `help(ops.Add)` shows the same. *In place* tells
-whether an output may be one of the inputs.
+[nets, steps and names](graph.md#ops); `help(ops.Add)` shows the same. Of each argument: its name, the default if
+there is one, what it may be, and what it is for. *In place* tells whether an output may be one of the inputs, *native*
+whether there is a kernel in native code, which is tried first and runs without the interpreter.
 
-| op | inputs | outputs | arguments | in place | what it does |
-|---|---|---|---|---|---|
+Branches and loops, `ops.If`, `ops.IfNet`, `ops.loop`, `ops.WhileNet` and so on, are [blocks](graph.md#blocks) and no
+ops.
+
+| op | inputs | outputs | arguments | in place | native | what it does |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -46,13 +50,14 @@ def page() -> str:
 
 def row(op: OpSchema) -> str:
     """Return the table row of one op type."""
-    arguments = "; ".join(argument(name, spec.default, spec.doc) for name, spec in op.args.items())
+    arguments = "; ".join(argument(name, spec) for name, spec in op.args.items())
     cells = [
         f"`{op.type}`",
         count(op.num_inputs),
         count(op.num_outputs),
         arguments,
         "yes" if op.inplace else "",
+        "yes" if op.native is not None else "",
         " ".join(op.doc.replace("``", "`").split()),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
@@ -66,12 +71,12 @@ def count(bounds: tuple[int, int | None]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def argument(name: str, default: object, doc: str) -> str:
+def argument(name: str, spec: ArgSpec) -> str:
     """Return one argument as text."""
-    if isinstance(default, np.generic):
-        default = default.item()
+    default = spec.default.item() if isinstance(spec.default, np.generic) else spec.default
     shown = f"`{name}`" if default is REQUIRED else f"`{name}={default!r}`"
-    return f"{shown}: {doc.rstrip('.')}" if doc else shown
+    doc = spec.doc.rstrip(".").replace("``", "`")
+    return f"{shown} ({spec.expected})" + (f": {doc}" if doc else "")
 
 
 if __name__ == "__main__":

@@ -104,20 +104,16 @@ def add_training(job: Job, number: int, last: bool, death: Death) -> None:
 def arm(death: Death) -> None:
     """Put the places of death that lie inside the library round its calls of the operating system."""
     publishing = jobcore.store.publishing
-    real_publish, real_record = publishing.publish, publishing.write_new_file
+    real_publish = publishing.publish
 
-    def publish(*args, **kwargs):
+    def publish(temporary, final):
+        if os.fspath(final).rpartition("/")[2].startswith("epoch."):
+            death.pass_by("record")
         death.pass_by("publish")
-        real_publish(*args, **kwargs)
+        real_publish(temporary, final)
         death.pass_by("published")
 
-    def write_new_file(path, *args, **kwargs):
-        if os.fspath(path).rpartition("/")[2].startswith("epoch."):
-            death.pass_by("record")
-        real_record(path, *args, **kwargs)
-
     publishing.publish = publish
-    publishing.write_new_file = write_new_file
 
 
 def arm_layer(run: Path, order: str, by: str) -> None:

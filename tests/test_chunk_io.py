@@ -88,6 +88,19 @@ def test_any_ranges_are_read_as_by_the_twin(tmp_path_factory, data, threads):
     assert chunks == twins
 
 
+def test_more_than_the_largest_share_of_a_thread_is_read_in_pieces(tmp_path):
+    path, size = tmp_path / "file", 9 << 20
+    path.write_bytes(np.random.default_rng(2).bytes(size))
+    data = path.read_bytes()
+    # Every second range is only summed.
+    memory = [bytearray(size - 7 * i) for i in range(10)]
+    chunks = [(7 * i, size - 7 * i, room if i % 2 else None) for i, room in enumerate(memory)]
+    with path.open("rb") as file:
+        sums = read_chunks(file.fileno(), chunks, 3)
+    assert sums == [zlib.crc32(data[7 * i :]) for i in range(10)]
+    assert all(memory[i] == data[7 * i :] for i in range(1, 10, 2))
+
+
 def test_memory_that_is_not_of_bytes_is_refused(fd):
     writer = BlockWriter(fd)
     for bad in (np.zeros(3), np.zeros((2, 2), np.uint8), np.zeros(6, np.uint8)[::2]):

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 import jobcore
+from jobcore._fast.chunk_file import ChunkFiles
 from jobcore.errors import ChecksumError, FormatError, SaveError
 from jobcore.store import (
     ChunkPolicy,
@@ -294,8 +295,17 @@ def test_a_hash_that_is_not_that_of_the_chunk_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a later epoch would be linked to bytes that it does not have."""
-    real = dirwriter.hash128
-    monkeypatch.setattr(dirwriter, "hash128", lambda *data: bytes([real(*data)[0] ^ 1]) + real(*data)[1:])
+
+    class Wrong:
+        def __init__(self, *place: int) -> None:
+            self._files = ChunkFiles(*place)
+            self.folder, self.file = self._files.folder, self._files.file
+
+        def chunk(self, *data: Any) -> tuple[int, bytes, int]:
+            found, digest, fd = self._files.chunk(*data)
+            return found, bytes([digest[0] ^ 1]) + digest[1:], fd
+
+    monkeypatch.setattr(dirwriter, "ChunkFiles", Wrong)
     save(tmp_path / "x.zarr", {"w": np.arange(3)})
     (fault,) = verify(tmp_path / "x.zarr").faults
     assert fault.blob == "w"
@@ -470,10 +480,12 @@ def test_a_chunk_that_changes_while_it_is_saved_spoils_no_later_epoch(
         array[:5] = 1
         return found
 
+    first, one, two = (tmp_path / f"{number}.zarr" for number in range(3))
+    write_database(first, {"v": np.ones(3)}, db_type="zarr")
     monkeypatch.setattr(dirwriter, "hash128", hashed)
-    one, two = tmp_path / "1.zarr", tmp_path / "2.zarr"
-    write_database(one, {"w": array}, db_type="zarr")
+    write_database(one, {"w": array}, db_type="zarr", base=first)
     monkeypatch.undo()
+    assert array[0] == 1
     assert verify(one).ok
     write_database(two, {"w": np.zeros(3 << 20, "u1")}, db_type="zarr", base=one)
     assert holds(two, {"w": np.zeros(3 << 20, "u1")})

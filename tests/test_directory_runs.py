@@ -141,23 +141,35 @@ from jobcore.store import dirwriter
 from jobs import summing_job
 
 left = int(sys.argv[2])
-real = dirwriter.files.write_all
+real = dirwriter.ChunkFiles
 
-def write_all(fd, data, offset):
-    global left
-    left -= 1
-    if left == 0:
-        real(fd, data[: len(data) // 2], offset)
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(fd, data, offset)
+class ChunkFiles:
+    def __init__(self, *place):
+        self.files = real(*place)
+        self.folder = self.files.folder
 
-dirwriter.files.write_all = write_all
+    def file(self, key, data, keep=False):
+        self.count(key, data)
+        return self.files.file(key, data, keep)
+
+    def chunk(self, key, data, zeros=0, keep=False):
+        self.count(key, data)
+        return self.files.chunk(key, data, zeros, keep)
+
+    def count(self, key, data):
+        global left
+        left -= 1
+        if left == 0:
+            self.files.file(key, data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+dirwriter.ChunkFiles = ChunkFiles
 manager = jobcore.MultiNodeCheckpointManager(sys.argv[1], db_type="zarr")
 jobcore.JobRunner(summing_job(0), manager, "latest").train(jobcore.LocalSession())
 """
 
 
-@pytest.mark.parametrize("moment", [3, 9, 12, 17, 24])
+@pytest.mark.parametrize("moment", [3, 7, 10, 14, 19])
 def test_a_run_that_was_killed_while_it_saved_goes_on(tmp_path: Path, moment: int) -> None:
     run = tmp_path / "run"
     arguments = [sys.executable, "-c", PROGRAM, str(run), str(moment)]

@@ -125,21 +125,38 @@ def test_nothing_is_opened_for_writing_under_its_final_name(
 @pytest.mark.parametrize(
     "scenario", [("epoch",), ("run",), ("run_background",), ("epoch", "--container", "zarr")]
 )
-def test_an_epochs_record_is_written_after_its_databases_are_safe(
+def test_an_epochs_record_is_named_after_its_databases_and_all_are_safe_before_the_next(
     scenario: tuple[str, ...], traced: Callable[..., list[Call]]
 ) -> None:
     calls = traced(*scenario)
     names = [(Path(call.path2).name, call) for call in published(calls)]
     records = [call for name, call in names if name.startswith("epoch.")]
     assert len(records) == (1 if scenario[0] == "epoch" else 2)
-    for record in records:
+    for number, record in enumerate(records):
         epoch = Path(record.path2).name.split(".")[1]
         (database,) = [call for name, call in names if name.startswith(f"trainer.{epoch}.")]
         folder = str(Path(record.path2).parent)
-        syncs = [call for call in calls if call.name in SYNC and call.path == folder]
-        safe = next(sync.end for sync in syncs if sync.begin > database.end)
-        begun = min(call.begin for call in calls if within(call, record.path))
-        assert safe < begun, "the record is begun before its databases are safe"
+        syncs = [call for call in calls if call.name in SYNC and call.path == folder and call.result == 0]
+        # The data of both are safe before either has a name.
+        for file in (database, record):
+            assert within_folder_synced(calls, file.path, before=database.begin), (
+                f"{file.path} is named too early"
+            )
+        assert database.end < record.begin, "the record has its name before its database"
+        between = [sync for sync in syncs if database.end < sync.begin and sync.end < record.begin]
+        # The first epoch of a start has none before it to go back to.
+        assert len(between) == (number == 0)
+        safe = next(sync.end for sync in syncs if sync.begin > record.end)
+        later = [call.begin for _, call in names if call.begin > record.end]
+        assert not later or safe < min(later), "another file has its name before this epoch is safe"
+
+
+def within_folder_synced(calls: list[Call], path: str, before: int) -> bool:
+    """Whether all data below a path were forced to the disk by that time."""
+    work = [call for call in calls if within(call, path) and call.name in DATA]
+    synced = [call for call in calls if call.name in SYNC and within(call, path) and call.result == 0]
+    synced += [call for call in calls if call.name == "syncfs" and call.result == 0]
+    return bool(work) and any(last_end(work) < sync.begin and sync.end < before for sync in synced)
 
 
 @pytest.mark.parametrize(

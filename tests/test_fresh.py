@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +95,34 @@ def test_memory_that_nobody_took_is_given_back() -> None:
     made = rooms([((100,), np.dtype(np.uint8)), ((1 << 20,), np.dtype(np.uint8))], [0, 1] * 10)
     del made
     gc.collect()
+
+
+def test_no_page_of_large_ones_is_touched_before_they_are_filled() -> None:
+    process, page = psutil.Process(), mmap.PAGESIZE
+    before = process.memory_info().rss
+    made = rooms([((1 << 20,), np.dtype(np.uint8))], [0] * 256)
+    arrays = made.arrays()
+    assert process.memory_info().rss - before < 64 << 20
+    for number, array in enumerate(arrays.values()):
+        array[::page] = number
+        array[-1] = number
+    assert all(
+        (array[::page] == number).all() and array[-1] == number
+        for number, array in enumerate(arrays.values())
+    )
+
+
+def test_sizes_on_both_sides_of_a_slab_are_whole() -> None:
+    # What stands before the first part takes from the 64 MiB of a slab.
+    byte = np.dtype(np.uint8)
+    for nbytes in (32 << 10, (32 << 10) - 1, (64 << 20) - (32 << 10), (64 << 20) - 4096, 64 << 20, 65 << 20):
+        arrays = list(rooms([((nbytes,), byte), ((40_000,), byte)], [0, 1, 0, 1]).arrays().values())
+        for number, array in enumerate(arrays):
+            array[0] = array[-1] = number
+        assert [int(array[0]) for array in arrays] == [int(array[-1]) for array in arrays] == [0, 1, 2, 3]
+        while arrays:
+            arrays.pop()
+            assert [int(array[-1]) for array in arrays] == list(range(len(arrays)))
 
 
 def test_rooms_are_refused_where_no_array_can_be() -> None:

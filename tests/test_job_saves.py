@@ -123,16 +123,16 @@ class TestSaveFailures:
     @pytest.fixture
     def failing(self, monkeypatch):
         """Make the saves of chosen epochs fail as a full disk does."""
-        from jobcore.checkpoint import steps
+        from jobcore.checkpoint import saves
 
-        real, bad = steps.write_database, set()
+        real, bad = saves.begin_database, set()
 
-        def write_database(path, *args, **kwargs):
+        def begin_database(path, *args, **kwargs):
             if kwargs["epoch"] in bad:
                 raise jobcore.errors.SaveError(f"no space left for {path}")
             return real(path, *args, **kwargs)
 
-        monkeypatch.setattr(steps, "write_database", write_database)
+        monkeypatch.setattr(saves, "begin_database", begin_database)
         return bad
 
     def test_one_failure_is_a_warning_and_the_run_goes_on(self, tmp_path, failing):
@@ -175,16 +175,16 @@ class TestSaveFailures:
         assert runner.result.status == "failed"
 
     def test_a_failed_node_takes_back_what_the_others_wrote(self, tmp_path, monkeypatch):
-        from jobcore.checkpoint import steps
+        from jobcore.checkpoint import saves
 
-        real = steps.write_database
+        real = saves.begin_database
 
-        def write_database(path, *args, **kwargs):
+        def begin_database(path, *args, **kwargs):
             if kwargs["node"] == "b" and kwargs["epoch"] == 1:
                 raise jobcore.errors.SaveError("disk of b is gone")
             return real(path, *args, **kwargs)
 
-        monkeypatch.setattr(steps, "write_database", write_database)
+        monkeypatch.setattr(saves, "begin_database", begin_database)
         with Job() as job:
             for node in "ab":
                 with Node(node):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -55,6 +56,55 @@ def test_scopes_belong_to_one_thread() -> None:
         thread.start()
         thread.join()
     assert found == ["x"]
+
+
+def test_a_scope_that_a_generator_holds_reaches_into_no_program_and_ends_with_it() -> None:
+    def holds() -> Iterator[str]:
+        with NameScope("held"):
+            yield scoped("x")
+
+    def program() -> list[str]:
+        with TaskGroup(), Task(name="t"):
+            return [str(ops.Const(1, "x")), str(ops.Const(1))]
+
+    alone = program()
+    for end in ("run out", "closed", "forgotten", "thrown into"):
+        generator = holds()
+        assert next(generator) == "held/x"
+        # It is open in this thread as any other block would be; what begins a program begins without it.
+        assert program() == alone
+        with NameScope("own", reset=True):
+            assert scoped("x") == "own/x"
+        if end == "run out":
+            assert next(generator, None) is None
+        elif end == "closed":
+            generator.close()
+        elif end == "thrown into":
+            with pytest.raises(ZeroDivisionError):
+                generator.throw(ZeroDivisionError())
+        del generator
+        gc.collect()
+        assert current_scope() == ""
+
+
+def test_programs_built_in_many_threads_at_once_have_the_names_of_one_built_alone(together) -> None:
+    def program(number: int) -> list[str]:
+        found = []
+        with NameScope(f"around {number}"), TaskGroup(), Task(name="t"):
+            for _ in range(20):
+                try:
+                    with NameScope("inner"), ops.loop(2):
+                        found.append(str(ops.Const(1)))
+                        if len(found) % 3 == 0:
+                            raise ZeroDivisionError
+                except ZeroDivisionError:
+                    pass
+            found.append(str(ops.Const(1)))
+        return [*found, current_scope()]
+
+    alone = program(0)
+    assert alone[-1] == ""
+    assert together(8, program) == [alone] * 8
 
 
 @pytest.mark.parametrize("prefix", [None, 3, "\ud800"])

@@ -23,8 +23,12 @@ PART_OF = {
     "blob": "workspace",
     "cancel": "queue",
     "crc32c": "crc",
+    "frame": "program",
     "fresh": "table",
+    "queue_core": "queue",
+    "queue_totals": "queue",
     "rebatch": "queue",
+    "run": "program",
 }
 SHIPPED_SOURCES = ["setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"]
 FOLDERS = ["src", "tests", "bench", "docs", "examples"]
@@ -39,6 +43,10 @@ def run_hook(folder: Path, hook: str, into: Path) -> Path:
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return into / done.stdout.split()[-1]
+
+
+# Compiles everything, which takes minutes where other programs want the processors too.
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+import jobcore
 from jobcore import Counter, Workspace
 from jobcore._fast.blob import Blob
 from jobcore._fast.cancel import CancelFlag
 from jobcore._fast.queue import BlobQueue
+from jobcore._fast.rebatch import RebatchingQueue
 from jobcore.errors import (
     BlobKindError,
     BlobValueError,
@@ -583,3 +586,65 @@ def test_shows_what_it_is() -> None:
     assert (queue.name, queue.capacity, queue.num_blobs, queue.field_names) == ("q", 3, 2, ("a", "b"))
     assert bool(make())
     assert make().field_names is None
+
+
+@pytest.mark.parametrize("kind", [BlobQueue, RebatchingQueue])
+def test_a_queue_is_a_blob_of_its_own_kind_and_in_no_checkpoint(kind: Any, tmp_path: Path) -> None:
+    ws, queue = jobcore.Workspace(), kind(3)
+    ws.feed("q", queue)
+    blob = ws.blob("q")
+    assert (blob.kind, blob.transient, ws.fetch("q")) == ("queue", True, queue)
+    assert repr(blob) == "<Blob 'q': queue, transient>"
+    for attempt in (
+        lambda: ws.feed("q", queue, transient=False),
+        lambda: setattr(blob, "transient", False),
+        lambda: blob.feed(blob, transient=False),
+    ):
+        with pytest.raises(
+            BlobKindError, match=f"blob 'q': a queue cannot be in a checkpoint.*found .*{kind.__name__}"
+        ):
+            attempt()
+    ws.feed("w", 1.0)
+    written = jobcore.save(tmp_path / "a.zarr.zip", {"q": blob, "w": ws.blob("w")})
+    assert [tuple(entry) for entry in written.skipped] == [("q", "transient")]
+    assert list(jobcore.load(tmp_path / "a.zarr.zip")) == ["w"]
+    ws.feed("other", blob)
+    assert ws.blob("other").kind == "queue"
+
+
+def test_a_queue_in_a_queue_is_found_by_the_garbage_collector() -> None:
+    queue, inner = make(2), make(1)
+    queue.put([inner])
+    blob = Blob("out")
+    assert queue.get_into([blob])
+    assert (blob.kind, blob.value is inner, blob.transient) == ("queue", True, True)
+    gc.collect()
+    thing = type("Thing", (), {})()
+    alive = weakref.ref(thing)
+    inner.put([thing])
+    queue.put([queue])
+    queue.put([inner])
+    del queue, inner, thing, blob
+    gc.collect()
+    assert alive() is None
+
+
+def test_an_integer_is_added_to_in_one_step() -> None:
+    blob = Blob("n")
+    blob.feed(5)
+    assert (blob.fetch_add(3), blob.fetch_add(-1), int(blob.fetch())) == (5, 8, 7)
+    seen = blob.view()
+    assert (blob.fetch_add(1), int(seen), int(blob.fetch())) == (7, 7, 8)
+    blob.feed(2**63 - 1)
+    assert blob.fetch_add(1) == 2**63 - 1
+    assert blob.fetch() == -(2**63)
+    bound = np.array(4)
+    blob.bind(bound)
+    assert (blob.fetch_add(2), int(bound)) == (4, 6)
+    for value in (1.5, "text", np.arange(3), np.int32(1)):
+        other = Blob("m")
+        other.feed(value)
+        with pytest.raises(BlobKindError, match="expected a 0-d tensor of int64 to add to, found <Blob 'm'"):
+            other.fetch_add(1)
+    with pytest.raises(OverflowError):
+        blob.fetch_add(2**63)

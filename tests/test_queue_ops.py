@@ -56,7 +56,7 @@ def test_a_queue_makes_one_transient_blob_and_no_other(ws: Workspace) -> None:
     queue = ws.fetch("q")
     assert isinstance(queue, BlobQueue)
     assert (queue.name, queue.capacity, queue.field_names) == ("q", 3, ("a", "b"))
-    assert (ws.blob("q").kind, ws.blob("q").transient) == ("object", True)
+    assert (ws.blob("q").kind, ws.blob("q").transient) == ("queue", True)
 
 
 def test_records_go_through(ws: Workspace) -> None:
@@ -154,7 +154,7 @@ def test_a_queue_is_made_anew_and_the_old_one_is_closed(ws: Workspace) -> None:
     assert ended == [ClosedError]
     assert ws.fetch("q") is not old
     assert not ws.fetch("q").closed
-    with pytest.raises(BlobValueError, match="expected an empty blob 'q', found a object"):
+    with pytest.raises(BlobValueError, match="expected an empty blob 'q', found a queue"):
         op(ws, "CreateBlobsQueue", [], "q", enforce_unique_name=True)
 
 

@@ -19,6 +19,7 @@ from jobcore._fast.cancel import CancelFlag
 from jobcore._fast.queue import BlobQueue
 from jobcore.errors import Cancelled, ClosedError, WaitTimeoutError
 from native_build import build
+from stress_tools import seeds, watched
 
 DONE, CLOSED, CANCELLED, TIMEOUT, NEEDS_GIL = range(5)
 
@@ -136,6 +137,17 @@ class Round:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_is_lost_when_a_queue_ends_at_a_random_moment(seed: int) -> None:
+    nothing_is_lost(seed)
+
+
+@pytest.mark.exhaustive
+def test_nothing_is_lost_in_thousands_of_rounds() -> None:
+    for seed in seeds(40, 3000, True):
+        with watched():
+            nothing_is_lost(seed)
+
+
+def nothing_is_lost(seed: int) -> None:
     case = Round(seed)
     draw = case.draw
     calls: list[Callable[[], Any]] = [
@@ -172,6 +184,17 @@ def test_nothing_is_lost_when_a_queue_ends_at_a_random_moment(seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(15))
 def test_readers_that_join_records_lose_none_when_they_are_interrupted(seed: int) -> None:
+    readers_lose_none(seed)
+
+
+@pytest.mark.exhaustive
+def test_readers_lose_none_in_thousands_of_rounds() -> None:
+    for seed in seeds(15, 1000, True):
+        with watched():
+            readers_lose_none(seed)
+
+
+def readers_lose_none(seed: int) -> None:
     draw = random.Random(seed)
     queue, flag = BlobQueue(draw.choice([1, 3, 20])), CancelFlag()
     count = 150

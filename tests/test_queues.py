@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
-from jobcore import LocalSession, NameScope, Net, NetBuilder, Task, TaskGroup, execution_step, ops
+from jobcore import (
+    LocalSession,
+    NameScope,
+    Net,
+    NetBuilder,
+    Task,
+    TaskGroup,
+    execution_step,
+    ops,
+    stat_registry,
+)
 from jobcore.data import (
     CountUntil,
     Dataset,
+    List,
     Queue,
     QueueWrapper,
     Struct,
@@ -16,6 +29,7 @@ from jobcore.data import (
     close_queue,
     dequeue,
     enqueue,
+    feed_record,
     fetch_record,
     pipe,
 )
@@ -147,6 +161,27 @@ def test_many_producers_and_consumers_hand_over_each_record_once(session, produc
         assert sorted(found) == sorted(list(range(100)) * number)
 
 
+def test_eight_producers_and_three_consumers_hand_over_each_row_of_a_data_set_once(session) -> None:
+    """Three rows of lists of pairs, read by eight instances and taken out by three."""
+    schema = Struct(("pairs", List(Struct(("keys", np.int32), ("values", np.float32)))))
+    lengths, keys = [1, 2, 3], [11, 21, 22, 31, 32, 33]
+    source, target = Dataset(schema, name="source"), Dataset(schema, name="target")
+    net = Net("make")
+    for dataset in (source, target):
+        dataset.init_empty(net)
+    run(session, net)
+    columns = [np.array(lengths, np.int32), np.array(keys, np.int32), np.array(keys, np.float32) / 10]
+    feed_record(source.content(), columns, session.workspace())
+    with TaskGroup() as group:
+        pipe(pipe(source, capacity=1, num_runtime_threads=8), target, num_runtime_threads=3)
+    session.run(group)
+    found = [column.tolist() for column in fetch_record(target.content(), session.workspace()).field_blobs()]
+    assert [round(sum(column), 4) for column in found] == [6, 150, 15]
+    # The fields of a record are together, whoever put it in and whoever took it out.
+    assert sorted(found[1]) == keys
+    assert [round(10 * value) for value in found[2]] == found[1]
+
+
 def test_a_queue_is_new_in_each_run_and_gone_after_it() -> None:
     with LocalSession() as session:
         with TaskGroup() as group:
@@ -155,3 +190,21 @@ def test_a_queue_is_new_in_each_run_and_gone_after_it() -> None:
         for _ in range(3):
             session.run(group)
         assert session.workspace().blob_names() == []
+
+
+def test_what_went_through_a_queue_is_in_the_statistics_of_the_process() -> None:
+    stats = stat_registry()
+    stats.export(reset=True)
+    for number in range(1, 4):
+        with LocalSession() as session, TaskGroup() as group:
+            queue = pipe(CountUntil(7), Queue(2, name="counted"))
+            pipe(queue, processor=lambda record: None)
+            session.run(group)
+        gc.collect()
+        found = {one.name: one.value for one in stats.export() if one.name.startswith("counted/")}
+        assert (
+            found["counted/queue_enqueued_records"] == found["counted/queue_dequeued_records"] == 7 * number
+        )
+        assert found["counted/queue_dequeued_bytes/iter"] == 7 * 8 * number
+        assert found["counted/read_time_ns/count"] == 7 * number
+        assert found["counted/queue_balance"] == 0

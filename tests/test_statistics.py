@@ -10,6 +10,7 @@ import pytest
 
 from jobcore import Counter, LocalSession, NetBuilder, StatRegistry, Timer, Workspace, ops, stat_registry
 from jobcore.errors import BlobKindError, BlobValueError, TaskGroupError
+from jobcore.lowlevel import Blob, BlobQueue, QueueTotals, RebatchingQueue
 
 
 @pytest.fixture
@@ -211,3 +212,85 @@ class TestOps:
             with pytest.raises(TaskGroupError) as raised:
                 run(build, ws)
             assert isinstance(raised.value.exceptions[0], BlobKindError)
+
+
+class TestWatched:
+    def test_a_queue_is_read_when_the_registry_is(self):
+        stats, queue = StatRegistry(), BlobQueue(4, 2, field_names=["x", "text"])
+        stats.watch("in", queue.totals)
+        queue.put([np.zeros(3), "ab"])
+        queue.put([np.zeros(1), "c"])
+        queue.get()
+        assert values(stats) == {
+            "in/queue_balance": 1,
+            "in/queue_enqueued_records": 2,
+            "in/queue_enqueued_bytes": 35,
+            "in/queue_enqueued_bytes/x": 32,
+            "in/queue_enqueued_bytes/text": 3,
+            "in/write_time_ns/count": 2,
+            "in/queue_dequeued_records": 1,
+            "in/queue_dequeued_bytes": 26,
+            "in/queue_dequeued_bytes/x": 24,
+            "in/queue_dequeued_bytes/text": 2,
+            "in/read_time_ns/count": 1,
+        }
+        assert 'jobcore_statistic{name="in/queue_dequeued_bytes/x"} 24' in stats.openmetrics()
+
+    def test_counts_are_set_back_and_a_balance_is_not(self):
+        stats, queue = StatRegistry(), BlobQueue(8)
+        stats.watch("q", queue.totals)
+        for number in range(3):
+            queue.put([1])
+            found = values(stats, reset=True)
+            assert (found["q/queue_enqueued_records"], found["q/queue_balance"]) == (1, number + 1)
+        assert values(stats) == {"q/queue_balance": 3}
+
+    def test_what_went_through_stays_when_the_queue_is_gone(self):
+        stats = StatRegistry()
+        for number in range(1, 4):
+            queue = BlobQueue(8)
+            stats.watch("q", queue.totals)
+            totals = queue.totals
+            queue.put([1])
+            del queue
+            assert totals.ended
+            assert totals.read()["queue_balance"] == 0
+            assert values(stats)["q/queue_enqueued_records"] == number
+        assert stats._watched == []
+        assert "final" in repr(totals)
+
+    def test_queues_of_one_name_are_added_up(self):
+        stats, queues = StatRegistry(), [RebatchingQueue(9), RebatchingQueue(9)]
+        for queue in queues:
+            stats.watch("q", queue.totals)
+            queue.enqueue([np.arange(4)], batch=True)
+        stats.add("q/queue_enqueued_records", 100)
+        assert values(stats)["q/queue_enqueued_records"] == 108
+        assert values(stats)["q/queue_balance"] == 8
+
+    def test_a_name_is_wanted_and_totals_come_from_queues(self):
+        with pytest.raises(BlobValueError, match="expected the name of what is watched"):
+            StatRegistry().watch("", BlobQueue().totals)
+        with pytest.raises(TypeError, match="expected the `totals` of a queue"):
+            QueueTotals()
+
+    def test_what_is_set_back_is_counted_once(self, together):
+        stats, queue = StatRegistry(), BlobQueue(50)
+        stats.watch("q", queue.totals)
+        queue.register_writer()
+
+        def work(number):
+            got = 0
+            if number == 0:
+                for _ in range(3000):
+                    queue.put([1])
+                queue.writer_done()
+            elif number == 1:
+                while queue.get_into([Blob("x")]):
+                    got += 0
+            else:
+                while not queue.closed:
+                    got += values(stats, reset=True).get("q/queue_enqueued_records", 0)
+            return got
+
+        assert sum(together(4, work)) + values(stats).get("q/queue_enqueued_records", 0) == 3000

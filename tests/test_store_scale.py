@@ -74,3 +74,14 @@ def test_a_few_blobs_of_many_are_read_alone(many: Path, monkeypatch: pytest.Monk
     names = [index.blobs[number].name for number in (5, 6, 10_000)]
     assert list(load(many, names)) == names
     assert total - opening < 10_000
+
+
+@pytest.mark.slow
+def test_more_than_a_million_blobs_come_back(tmp_path: Path) -> None:
+    path, count = tmp_path / "x.zarr.zip", 1_300_000
+    written = save(path, {f"b{number}": number for number in range(count)}, durable=False)
+    assert written.blobs == count
+    assert load(path, names=["b0", f"b{count - 1}"])[f"b{count - 1}"] == count - 1
+    found = load(path)
+    assert len(found) == count
+    assert np.array_equal(np.fromiter(found.values(), "i8", count), np.arange(count))

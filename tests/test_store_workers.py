@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from functools import partial
+from itertools import repeat
 
+import numpy as np
 import pytest
 
 from jobcore.store import workers
@@ -42,22 +45,50 @@ def test_an_error_of_the_iterator_is_one_too() -> None:
 
 
 def test_an_interrupt_waits_for_what_is_under_way() -> None:
-    started, go_on = threading.Event(), threading.Event()
+    go_on = threading.Event()
     finished: list[bool] = []
-    caller = threading.current_thread()
 
     def work() -> None:
-        if threading.current_thread() is caller:
-            started.wait()
+        if threading.current_thread() is threading.main_thread():
+            finished.append(False)  # only there an interrupt can come between any two steps of it
+        if not go_on.is_set():
             threading.Timer(0.05, go_on.set).start()
-            raise KeyboardInterrupt
-        started.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         go_on.wait()
         finished.append(True)
 
     with pytest.raises(KeyboardInterrupt):
-        workers.each([work, work], 2)
-    assert finished == [True]
+        workers.each(repeat(work), 2)
+    assert all(finished)
+    assert 0 < len(finished) < 1000
+    assert not [t for t in threading.enumerate() if t.name == "jobcore-store"]
+
+
+def test_a_thread_that_begins_after_the_end_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        late.append(thread)  # where it was interrupted, nobody knows whether it goes on
+        raise KeyboardInterrupt
+
+    done: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(workers.threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            workers.each((partial(done.append, n) for n in range(10)), 3)
+    for thread in late:
+        start(thread)
+        thread.join(30)
+    assert len(late) == 1
+    assert done == []
+
+
+def test_threads_have_the_context_of_the_caller() -> None:
+    said: list[str] = []
+    with np.errstate(over="ignore"):
+        workers.each([lambda: said.append(np.geterr()["over"])] * 20, 3)
+    assert said == ["ignore"] * 20
 
 
 def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +99,8 @@ def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pyte
     done: list[int] = []
     workers.each((partial(done.append, n) for n in range(10)), 4)
     assert done == list(range(10))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2047, 2048, 2049, 10_000])
+def test_giving_way_gives_everything_in_order(count: int) -> None:
+    assert list(workers.giving_way(range(count))) == list(range(count))

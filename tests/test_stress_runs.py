@@ -18,6 +18,7 @@ from jobcore import LocalSession, Task, TaskGroup, ops, sleep
 from jobcore.errors import Cancelled, ClosedError, TaskGroupError
 from jobcore.graph import execution_step
 from jobcore.runtime import current_token
+from stress_tools import seeds, watched
 
 pytestmark = pytest.mark.usefixtures("quiet_threads")
 
@@ -216,25 +217,40 @@ def play(rng: Random, end: str) -> None:
         session.close()
 
 
-def interrupted(first: int, last: int) -> None:
+def interrupted(first: int, count: int, long: bool) -> None:
     """Play with interruptions; for a process of its own, where no other code is hit."""
 
     def press(number, frame):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGUSR1, press)
-    for seed in range(first, last):
-        play(Random(f"interrupt {seed}"), "interrupt")
+    for seed in seeds(first, count, long):
+        play_told(seed, "interrupt")
     print("all ended")
 
 
-def rounds(end: str, first: int, last: int) -> None:
-    if end != "interrupt":
-        for seed in range(first, last):
+def play_told(seed: int, end: str) -> None:
+    with watched():
+        try:
             play(Random(f"{end} {seed}"), end)
+        except BaseException as error:
+            error.add_note(f"round {seed} of {end!r}")
+            raise
+
+
+def rounds(end: str, first: int, count: int, long: bool = False) -> None:
+    if end != "interrupt":
+        for seed in seeds(first, count, long):
+            play_told(seed, end)
         return
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", f"import {__name__} as t; t.interrupted({first}, {last})"],
+        [
+            sys.executable,
+            "-X",
+            "dev",
+            "-c",
+            f"import {__name__} as t; t.interrupted({first}, {count}, {long})",
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
@@ -253,4 +269,4 @@ def test_hundreds_of_rounds(end):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ENDS)
 def test_thousands_of_rounds(end):
-    rounds(end, ROUNDS, ROUNDS + 3000)
+    rounds(end, ROUNDS, 3000, long=True)

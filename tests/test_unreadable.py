@@ -257,7 +257,7 @@ def test_a_process_that_may_not_look_into_its_own_directory_does_not_save(
     def refuse(*_: object, **__: object) -> bool:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "exists", refuse)
+    monkeypatch.setattr(os, "stat", refuse)
     with pytest.raises(SaveError, match="Permission denied") as caught:
         log(run).check_current(claim)
     assert caught.value.errno == errno.EACCES

@@ -131,8 +131,9 @@ class EpochSaver:
                 self._background = _Background(begun, manager.commit_in_background(epoch, stop))
                 return SaveResult(epoch, "pending", seconds=seconds)
             record = manager.commit(epoch, stop)
-        except (TaskGroupError, OSError) as error:
-            if not _is_environments(error):
+        except BaseException as error:
+            if not isinstance(error, TaskGroupError | OSError) or not _is_environments(error):
+                manager.abandon_save()
                 raise
             return self._failed(epoch, stage, error, time.perf_counter() - begun)
         return self._saved(record, time.perf_counter() - begun)

@@ -1,4 +1,4 @@
-"""The parts, for authors of other libraries: blobs and their table, and the writers and readers of databases.
+"""The parts, for authors of other libraries: blobs, their table, queues, and the writers and readers of databases.
 
 Nothing here is needed to write or run a job; `jobcore.Workspace` is the comfortable way to the same blobs.
 `Counter` and `Timer`, which are parts too, are public in `jobcore`. The objects, and what threads may do with
@@ -15,6 +15,11 @@ object            what it is                                            threads
 `classify`        the rule that tells kind and kept value of what is    safe while nobody changes the value
                   fed; the argument that a `Blob` of its own wants
 `BLOB_KINDS`      the names of the kinds                                constant
+`BlobQueue`       a bounded queue of records of blobs                   any method from any thread; waits need no GIL
+`RebatchingQueue` a bounded queue of rows of tensors, put in and taken  any method from any thread; waits need no GIL
+                  out in batches
+`QueueTotals`     the numbers of a queue, also when it is gone          safe
+`CancelFlag`      an order to stop, which ends waits                    safe
 `BlockWriter`     a stream of bytes into large aligned writes, around   one thread
                   the page cache where that is allowed
 `read_chunks`     ranges of a file into their memory, in parallel       safe
@@ -44,8 +49,8 @@ two calls can wait for each other.
 **Fork.** A child process may use every blob and table. A tensor that a thread of the parent was writing into
 is empty in the child, and the first read there says so.
 
-**Native code** cimports `jobcore._fast.blob` and `jobcore._fast.workspace`, whose ``.pxd`` files name each
-field with what guards it.
+**Native code** cimports `jobcore._fast.blob`, `jobcore._fast.workspace` and `jobcore._fast.queue`, whose ``.pxd``
+files name each field with what guards it.
 
 Examples
 --------
@@ -68,13 +73,17 @@ from __future__ import annotations
 
 from jobcore._fast.arena import Arena
 from jobcore._fast.blob import BLOB_KINDS, Blob
+from jobcore._fast.cancel import CancelFlag
 from jobcore._fast.chunk import BlockWriter, read_chunks
 from jobcore._fast.crc import crc32
 from jobcore._fast.crc32c import crc32c
 from jobcore._fast.fresh import Rooms
 from jobcore._fast.hash128 import hash128
 from jobcore._fast.image import ZipImage
+from jobcore._fast.queue import BlobQueue
+from jobcore._fast.queue_totals import QueueTotals
 from jobcore._fast.reader import ZipLayout
+from jobcore._fast.rebatch import RebatchingQueue
 from jobcore._fast.table import RootTable
 from jobcore._fast.workspace import BlobTable
 from jobcore.workspace import classify
@@ -83,8 +92,12 @@ __all__ = [
     "BLOB_KINDS",
     "Arena",
     "Blob",
+    "BlobQueue",
     "BlobTable",
     "BlockWriter",
+    "CancelFlag",
+    "QueueTotals",
+    "RebatchingQueue",
     "Rooms",
     "RootTable",
     "ZipImage",

@@ -173,8 +173,15 @@ class Trace:
         global _active
         with _lock:
             _active = None
-        if self._path is not None:
+        if self._path is None:
+            return
+        try:
             self.save(self._path)
+        except OSError as failed:
+            if error is None:
+                raise
+            # What ended the block is more: an interruption must not come out as an error of a file.
+            error.add_note(f"its trace could not be written: {failed}")
 
     def __repr__(self) -> str:
         return f"<Trace: {len(self._spans)} spans>"
@@ -188,6 +195,14 @@ _active: Trace | None = None
 def active_trace() -> Trace | None:
     """Return the trace that is open, if one is."""
     return _active
+
+
+def _told(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as failure:  # noqa: BLE001 - a broken __str__ of the user's must not take the error's place
+        text = f"(its text cannot be made: {type(failure).__name__})"
+    return f"{type(error).__name__}: {text}"[:200]
 
 
 @contextmanager
@@ -207,7 +222,7 @@ def span(name: str, category: str = "", node: str = "", **args: Any) -> Iterator
     try:
         yield
     except BaseException as error:
-        args["error"] = f"{type(error).__name__}: {error}"[:200]
+        args["error"] = _told(error)
         raise
     finally:
         trace.add(_ended(name, category, node, start_ns, args))
@@ -255,7 +270,7 @@ class SpanStack:
             return
         while self._open:
             found, name, start_ns = self._open.pop()
-            args = {} if error is None else {"error": f"{type(error).__name__}: {error}"[:200]}
+            args = {} if error is None else {"error": _told(error)}
             self._trace.add(_ended(name, "step", self._node, start_ns, args))
             if found is key:
                 break

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "queue.h"
+#include "queue_totals.h"
+#include "queue_wait.h"
 
 #define WIDTH 3
 #define WRITERS 3
@@ -106,7 +107,7 @@ static void *look(void *argument)
 static void hand_over(int64_t capacity, int64_t count, int end)
 {
     int32_t flag = 0;
-    jc_queue *q = jc_queue_new(capacity, WIDTH, 1u << CYCLIC);
+    jc_queue *q = jc_queue_new(capacity, WIDTH, 1u << CYCLIC, &jc_forks);
     worker writers[WRITERS], readers[READERS];
     pthread_t threads[WRITERS + READERS + 1];
     int64_t in = 0, out = 0, in_sum = 0, out_sum = 0;
@@ -158,7 +159,7 @@ static void hand_over(int64_t capacity, int64_t count, int end)
 static void answers(void)
 {
     int32_t up = 1;
-    jc_queue *q = jc_queue_new(1, WIDTH, 1u << CYCLIC);
+    jc_queue *q = jc_queue_new(1, WIDTH, 1u << CYCLIC, &jc_forks);
     jc_value row[WIDTH];
     CHECK(q != NULL);
     fill(row, 1);
@@ -176,13 +177,13 @@ static void answers(void)
     CHECK(jc_queue_try(q, JC_READERS, row, 1) == JC_QUEUE_DONE && row[2].nbytes == 3);
     CHECK(jc_queue_move(q, JC_READERS, row, -1, NULL) == JC_QUEUE_CLOSED);
     jc_queue_free(q);
-    CHECK(jc_queue_new(INT64_MAX, INT64_MAX, 0) == NULL);
+    CHECK(jc_queue_new(INT64_MAX, INT64_MAX, 0, &jc_forks) == NULL);
 }
 
 /* Forked while another thread has the lock: a child that looks at it would wait for ever. */
 static void forked(void)
 {
-    jc_queue *q = jc_queue_new(2, WIDTH, 0);
+    jc_queue *q = jc_queue_new(2, WIDTH, 0, &jc_forks);
     jc_value row[WIDTH];
     int status = 1;
     pid_t child;
@@ -210,11 +211,93 @@ static void forked(void)
     jc_queue_free(q);
 }
 
+typedef struct {
+    jc_queue *queue;
+    int32_t *busy;
+    char *shared;   /* written by all, with the lock */
+    int64_t rounds;
+    int putting;
+} sharer;
+
+static int wants_even(const jc_value *row, const void *what)
+{
+    (void)what;
+    return row[0].nbytes % 2 == 0;
+}
+
+/* As programs do: what is copied into a row or out of one lies in memory that others write into, under a lock. */
+static void *share(void *argument)
+{
+    sharer *s = argument;
+    jc_value row[WIDTH];
+    int64_t i;
+    fill(row, 0);
+    for (i = 0; i < s->rounds; i++) {
+        char seen[64];
+        CHECK(!jc_spin_lock(s->busy, jc_process_mark(&jc_forks)));
+        if (s->putting) {
+            memset(s->shared, (int)(i & 127), 64);
+        }
+        memcpy(seen, s->shared, 64);
+        jc_spin_unlock(s->busy);
+        CHECK(memcmp(seen, seen + 1, 63) == 0);
+        if (s->putting) {
+            fill(row, 2 * i);
+            CHECK(jc_queue_move(s->queue, JC_WRITERS, row, -1, NULL) == JC_QUEUE_DONE);
+        } else {
+            CHECK(jc_queue_move_if(s->queue, JC_READERS, row, -1, NULL, wants_even, NULL) == JC_QUEUE_DONE);
+            CHECK(row[0].nbytes % 2 == 0);
+        }
+    }
+    return NULL;
+}
+
+static void shared(void)
+{
+    int32_t busy = 0;
+    char bytes[64] = {0};
+    jc_queue *q = jc_queue_new(4, WIDTH, 0, &jc_forks);
+    jc_queue_totals *t;
+    sharer all[4];
+    pthread_t threads[4];
+    jc_value row[WIDTH];
+    CHECK(q != NULL);
+    t = jc_queue_totals_new(q);
+    CHECK(t != NULL);
+    for (int i = 0; i < 4; i++) {
+        all[i] = (sharer){q, &busy, bytes, 5000, i < 2};
+        CHECK(pthread_create(&threads[i], NULL, share, &all[i]) == 0);
+    }
+    for (int i = 0; i < 100; i++) {
+        jc_queue_totals_read(t);
+        CHECK(t->rows[JC_READERS] <= t->rows[JC_WRITERS]);
+        CHECK(t->bytes[JC_READERS][0] <= t->bytes[JC_WRITERS][0]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    /* A row that is of no use stays where it is. */
+    fill(row, 1);
+    CHECK(jc_queue_try(q, JC_WRITERS, row, 0) == JC_QUEUE_DONE);
+    CHECK(jc_queue_try_if(q, JC_READERS, row, 0, wants_even, NULL) == JC_QUEUE_NEEDS_GIL && q->count == 1);
+    CHECK(jc_queue_move_if(q, JC_READERS, row, -1, NULL, wants_even, NULL) == JC_QUEUE_NEEDS_GIL);
+    jc_queue_totals_end(t);
+    jc_queue_free(q);
+    CHECK(t->rows[JC_WRITERS] == 10001 && t->rows[JC_READERS] == 10000 && t->balance == 0 && t->queue == NULL);
+    jc_queue_totals_drop(t);
+    /* A lock that a parent's thread had is taken over, and that is told. */
+    busy = 1;
+    CHECK(jc_spin_lock(&busy, 2) && busy == 2);
+    jc_spin_unlock(&busy);
+    CHECK(!jc_spin_lock(&busy, 2));
+}
+
 int main(void)
 {
-    CHECK(jc_queue_setup() == 0);
+    CHECK(jc_forks_setup() == 0);
     answers();
     forked();
+    shared();
     for (int end = 0; end < 3; end++) {
         hand_over(1, 1000, end);
         hand_over(2, 1000, end);

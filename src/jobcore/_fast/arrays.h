@@ -37,6 +37,28 @@ static inline PyObject *jc_read_only_view(PyArrayObject *array)
     return view;
 }
 
+/* An array of memory that `base` keeps. */
+static inline PyObject *jc_borrowing_array(int type_number, int axes, const Py_ssize_t *dims,
+                                           const Py_ssize_t *strides, void *data, int writable, PyObject *base)
+{
+    PyArray_Descr *descr = PyArray_DescrFromType(type_number);
+    PyObject *array;
+
+    if (descr == NULL) {
+        return NULL;
+    }
+    array = PyArray_NewFromDescr(&PyArray_Type, descr, axes, (npy_intp *)dims, (npy_intp *)strides, data,
+                                 writable ? NPY_ARRAY_WRITEABLE : 0, NULL);
+    if (array != NULL) {
+        Py_INCREF(base); /* taken over by the call, also when it fails */
+        if (PyArray_SetBaseObject((PyArrayObject *)array, base) < 0) {
+            Py_DECREF(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
 /* A new 0-d array with the dtype and value of a NumPy scalar. */
 static inline PyObject *jc_from_scalar(PyObject *scalar)
 {

@@ -13,22 +13,28 @@ the fields and the bytes without the GIL in one of two ways:
 
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from jobcore._fast.gate cimport Gate
 
 
-# The order is that of the names in blob.pyx.
-cdef enum BlobKind:
-    KIND_EMPTY
-    KIND_TENSOR
-    KIND_COUNTER
-    KIND_TIMER
-    KIND_STRING
-    KIND_BYTES
-    KIND_STATE
-    KIND_RNG
-    KIND_OBJECT
+cdef extern from "value.h" nogil:
+    cdef enum BlobKind "jc_kind":
+        KIND_EMPTY "JC_KIND_EMPTY"
+        KIND_TENSOR "JC_KIND_TENSOR"
+        KIND_COUNTER "JC_KIND_COUNTER"
+        KIND_TIMER "JC_KIND_TIMER"
+        KIND_STRING "JC_KIND_STRING"
+        KIND_BYTES "JC_KIND_BYTES"
+        KIND_STATE "JC_KIND_STATE"
+        KIND_RNG "JC_KIND_RNG"
+        KIND_OBJECT "JC_KIND_OBJECT"
+        KIND_QUEUE "JC_KIND_QUEUE"
+
+
+# The largest tensor that a program writes into in its place.
+cdef enum:
+    PIN_BYTES = 16384
 
 
 @cython.final
@@ -49,9 +55,12 @@ cdef class Blob:
     cdef bint _transient
     # Raised whenever other memory or another value takes the place of `_held`; native code reads it without the GIL.
     cdef int64_t _version
-    # How many programs that run have a reference to the array in `_held` and may write its one item at any moment,
-    # without the GIL: whoever wants it to keep what it shows gets a copy.
+    # How many programs that run have a reference to the array in `_held` and may write into it at any moment, without
+    # the GIL: whoever wants it to keep what it shows gets a copy. Of a scalar they write the one item, by one atomic
+    # store. Of any other tensor they have `_busy` while they write, and so has who copies it; nobody else writes there.
     cdef Py_ssize_t _pins
+    # A lock as in spin.h. Held for a copy of `PIN_BYTES` at most, and never by a thread that waits for the GIL.
+    cdef int32_t _busy
 
     cdef Gate _gate
 
@@ -61,9 +70,12 @@ cdef class Blob:
     cdef int give_way(self) except -1
 
     cdef bint pin(self) noexcept
+    cdef bint pin_tensor(self) noexcept
     cdef void unpin(self, object held) noexcept
     cdef int put(self, object value, int transient) except -1
     cdef object get(self)
+    # Add to a 0-d tensor of int64 in one step, also beside programs that add to it without the GIL. False for others.
+    cdef bint _fetch_add(self, int64_t amount, int64_t *before) except -1
     cdef int _put_scalar(self, int type_number, const void *number, size_t nbytes, int transient) except -1
     cdef int _put_array(self, cnp.ndarray source, int transient) except -1
     cdef int _put_blob(self, Blob source, int transient) except -1
@@ -74,9 +86,14 @@ cdef class Blob:
     cdef bint _exclusive(self) noexcept
     cdef bint _reusable(self, cnp.ndarray source) noexcept
     cdef object _get_bound(self)
+    cdef cnp.ndarray _steady(self)
     cdef object _view(self)
     cdef int _bind(self, object array) except -1
 
 
 cdef int flag_of(object transient) except -2
 cdef str checked_name(object name)
+# Where the mark of this process is, see forks.h.
+cdef const int32_t *process_marks() noexcept
+# Tell blobs of a class of queues.
+cdef int add_queue_class(type queue) except -1

@@ -8,7 +8,7 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact, PyUnicode_FromObject
-from libc.stdint cimport UINT64_MAX
+from libc.stdint cimport UINT64_MAX, int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 cimport numpy as cnp
@@ -28,7 +28,7 @@ from jobcore._fast.arrays cimport (
     jc_read_only_view,
     refcount_of,
 )
-from jobcore._fast.atomics cimport jc_relaxed_store
+from jobcore._fast.atomics cimport jc_atomic_fetch_add, jc_relaxed_store
 from jobcore._fast.counter cimport Counter
 from jobcore._fast.gate cimport (
     GATE_FORKED,
@@ -43,6 +43,16 @@ from jobcore._fast.gate cimport (
 )
 from jobcore._fast.timer cimport Timer
 
+cdef extern from "forks.h" nogil:
+    int32_t jc_forks
+    int jc_forks_setup() noexcept
+
+
+cdef extern from "spin.h" nogil:
+    bint jc_spin_lock(int32_t *word, int32_t mark) noexcept
+    void jc_spin_unlock(int32_t *word) noexcept
+
+
 import operator
 
 import numpy as np
@@ -52,6 +62,7 @@ from jobcore._fast.blob_errors import (
     holds_objects,
     is_empty,
     misfit,
+    no_int64,
     not_transient,
     refuse,
     torn_by_fork,
@@ -64,15 +75,27 @@ __all__ = ["BLOB_KINDS", "Blob"]
 cnp.import_array()
 
 cdef tuple KIND_NAMES = (
-    "empty", "tensor", "counter", "timer", "string", "bytes", "state", "rng", "object",
+    "empty", "tensor", "counter", "timer", "string", "bytes", "state", "rng", "object", "queue",
 )
 BLOB_KINDS = KIND_NAMES
 cdef dict KIND_CODES = {kind: code for code, kind in enumerate(KIND_NAMES)}
 # What the C code below takes for granted, and a rule written in Python might not keep to.
 cdef dict KIND_TYPES = {
-    "tensor": np.ndarray, "counter": Counter, "timer": Timer, "string": str, "bytes": bytes,
+    "tensor": np.ndarray, "counter": Counter, "timer": Timer, "string": str, "bytes": bytes, "queue": (),
 }
 cdef object float64 = np.float64
+
+if jc_forks_setup() != 0:
+    raise MemoryError
+
+
+cdef const int32_t *process_marks() noexcept:
+    return &jc_forks
+
+
+cdef int add_queue_class(type queue) except -1:
+    KIND_TYPES["queue"] = (*KIND_TYPES["queue"], queue)
+    return 0
 
 
 cdef int flag_of(object transient) except -2:
@@ -95,6 +118,7 @@ cdef class Blob:
     ``timer``     `Timer`                                                       that very timer
     ``string``    str                                                           str
     ``bytes``     bytes                                                         bytes
+    ``queue``     `BlobQueue`, `RebatchingQueue`; the blob becomes transient    that very queue
     ``empty``     an empty `Blob`, or :meth:`reset`                             nothing
     ``object``    any other object, if the blob is transient                    that very object
     ============  ============================================================  ==================================
@@ -163,14 +187,14 @@ cdef class Blob:
 
     @property
     def transient(self):
-        """Whether the blob is left out of every checkpoint. May be set, except to False on an ``object``."""
+        """Whether the blob is left out of every checkpoint. May be set; an ``object`` or ``queue`` is never False."""
         return self._transient
 
     @transient.setter
     def transient(self, value):
         cdef bint flag = bool(value)
-        if self._kind == KIND_OBJECT and not flag:
-            raise not_transient(self._name, self._held)
+        if not flag and self._kind in (KIND_OBJECT, KIND_QUEUE):
+            raise not_transient(self._name, self._held, self._kind == KIND_QUEUE)
         self._transient = flag
 
     @property
@@ -208,7 +232,7 @@ cdef class Blob:
         if self._gate.closed:
             self.wait_for_gate(True)
         if self._pins:
-            return jc_read_only_view(copy_of(<cnp.ndarray> self._held))
+            return jc_read_only_view(self._steady())
         return self._held
 
     def feed(self, value, transient=None):
@@ -290,6 +314,31 @@ cdef class Blob:
         """Empty the blob. A bound array is let go of, and not touched; the transient flag stays."""
         self.wait_for_gate(False)
         self._install(KIND_EMPTY, None, -1, False)
+
+    def fetch_add(self, int64_t amount):
+        """Add to an integer in one step, whatever other threads do to it, programs without the GIL included.
+
+        Parameters
+        ----------
+        amount
+            ``-2**63 <= amount < 2**63``. The sum wraps around as that of NumPy does.
+
+        Returns
+        -------
+        int
+            The value before.
+
+        Raises
+        ------
+        BlobKindError
+            The blob is no 0-d tensor of int64.
+        OverflowError, TypeError
+            `amount` is no such integer.
+        """
+        cdef int64_t before = 0
+        if not self._fetch_add(amount, &before):
+            raise no_int64(self)
+        return before
 
     def take_buffer(self, shape, dtype):
         """Get an array to fill and to :meth:`adopt`, using again the blob's own memory where that harms nobody.
@@ -419,6 +468,20 @@ cdef class Blob:
         self._pins += 1
         return True
 
+    cdef bint pin_tensor(self) noexcept:
+        """As :meth:`pin`, for a small tensor of plain bytes, no scalar: the caller writes with ``_busy`` held."""
+        if (
+            self._kind != KIND_TENSOR
+            or self._scalar_type >= 0
+            or self._nbytes > PIN_BYTES
+            or not self._exclusive()
+            or not cnp.PyArray_CHKFLAGS(<cnp.ndarray> self._held, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_OWNDATA)
+            or jc_copied_by_numpy(<cnp.ndarray> self._held)
+        ):
+            return False
+        self._pins += 1
+        return True
+
     cdef void unpin(self, object held) noexcept:
         """Take a pin back, before the reference to `held` goes."""
         if held is self._held and self._pins > 0:
@@ -488,6 +551,24 @@ cdef class Blob:
         memcpy(cnp.PyArray_DATA(array), number, nbytes)
         return self._settle(KIND_TENSOR, array, transient)
 
+    cdef bint _fetch_add(self, int64_t amount, int64_t *before) except -1:
+        cdef int64_t after
+        if self._gate.closed:
+            self.wait_for_gate(True)
+        if self._scalar_type == cnp.NPY_INT64 and self._exclusive():
+            before[0] = jc_atomic_fetch_add(<int64_t *> self._data, amount)
+            return True
+        if self._kind != KIND_TENSOR or self.shape != () or self.dtype != np.int64:
+            return False
+        # Somebody may look at this array, so no program writes into it: from here on it is one step by the GIL alone.
+        before[0] = self._held[()]
+        after = <int64_t> (<uint64_t> before[0] + <uint64_t> amount)
+        if self._bound:
+            self._held[()] = after
+        else:
+            self._put_scalar(cnp.NPY_INT64, &after, sizeof(after), -1)
+        return True
+
     cdef int _put_array(self, cnp.ndarray source, int transient) except -1:
         cdef cnp.ndarray target
         while True:
@@ -534,8 +615,8 @@ cdef class Blob:
         cdef object held = source._held
         if source is self:
             # Also for a bound blob: it has its value already.
-            if kind == KIND_OBJECT and transient == 0:
-                raise not_transient(self._name, held)
+            if transient == 0 and kind in (KIND_OBJECT, KIND_QUEUE):
+                raise not_transient(self._name, held, kind == KIND_QUEUE)
             if transient >= 0:
                 self._transient = transient
             return 0
@@ -546,10 +627,12 @@ cdef class Blob:
         if source._bound:
             # A copy by way of the other blob's gate, so that it is not torn; it may be of another kind by then.
             return self.put(source.get(), transient)
-        return self._put_array(<cnp.ndarray> held, transient)
+        return self._put_array(source._steady() if source._pins else <cnp.ndarray> held, transient)
 
     cdef int _put_by_rule(self, object value, int transient) except -1:
         cdef BlobKind kind
+        if type(value) in KIND_TYPES["queue"]:
+            return self._settle(KIND_QUEUE, value, transient)
         try:
             name, kept = self._classify(self._name, value)
         except (BlobKindError, BlobValueError):
@@ -581,7 +664,11 @@ cdef class Blob:
                 hint="reset the blob to let go of the bound array",
             )
         if kind == KIND_OBJECT and (transient == 0 or (transient < 0 and not self._transient)):
-            raise not_transient(self._name, value)
+            raise not_transient(self._name, value, False)
+        if kind == KIND_QUEUE:
+            if transient == 0:
+                raise not_transient(self._name, value, True)
+            transient = 1
         return self._install(kind, value, transient, False)
 
     cdef int _install(self, BlobKind kind, object value, int transient, bint bound) except -1:
@@ -622,7 +709,7 @@ cdef class Blob:
 
     cdef bint _reusable(self, cnp.ndarray source) noexcept:
         """Whether the array held can take the place of the copy of `source`, and nobody would see it change."""
-        if self._kind != KIND_TENSOR or not self._exclusive():
+        if self._kind != KIND_TENSOR or not self._exclusive() or (self._pins and self._scalar_type < 0):
             return False
         cdef cnp.ndarray held = <cnp.ndarray> self._held
         return (
@@ -661,6 +748,8 @@ cdef class Blob:
                 return array
             if self._bound:
                 return self._get_bound()
+            if self._pins:
+                return self._steady()
             # While it is held here, a feed goes to new memory: no need to keep anybody out.
             array = <cnp.ndarray> self._held
             return copy_of(array)
@@ -691,12 +780,28 @@ cdef class Blob:
             self.give_way()
         return self.get()
 
+    cdef cnp.ndarray _steady(self):
+        """A copy of a pinned tensor, of one moment."""
+        cdef cnp.ndarray source = <cnp.ndarray> self._held, fresh
+        cdef bint torn
+        if self._scalar_type >= 0:
+            return copy_of(source)
+        # Before the lock: Python code may run in here, but not between the two calls.
+        fresh = jc_new_like(source)
+        torn = jc_spin_lock(&self._busy, jc_forks)
+        memcpy(cnp.PyArray_DATA(fresh), cnp.PyArray_DATA(source), <size_t> cnp.PyArray_NBYTES(source))
+        jc_spin_unlock(&self._busy)
+        if torn:
+            self._install(KIND_EMPTY, None, -1, False)
+            raise torn_by_fork(self._name)
+        return fresh
+
     cdef object _view(self):
         if self._gate.closed:
             self.wait_for_gate(True)
         if self._kind == KIND_TENSOR:
             if self._pins:
-                return jc_read_only_view(copy_of(<cnp.ndarray> self._held))
+                return jc_read_only_view(self._steady())
             return jc_read_only_view(<cnp.ndarray> self._held)
         if self._kind == KIND_EMPTY:
             raise is_empty(self._name)

@@ -13,6 +13,7 @@ __all__ = [
     "holds_objects",
     "is_empty",
     "misfit",
+    "no_int64",
     "not_transient",
     "refuse",
     "torn_by_fork",
@@ -33,8 +34,19 @@ def is_empty(name: str) -> BlobValueError:
     return BlobValueError(f"blob {name!r} is empty: expected a value, found none", hint="feed it first")
 
 
-def not_transient(name: str, value: object) -> BlobKindError:
-    """Say that an object would get into checkpoints."""
+def no_int64(blob: object) -> BlobKindError:
+    """Say that something is no single integer of 64 bits."""
+    return BlobKindError(f"expected a 0-d tensor of int64 to add to, found {blob!r}")
+
+
+def not_transient(name: str, value: object, is_queue: bool) -> BlobKindError:
+    """Say that an object, or a queue, would get into checkpoints."""
+    if is_queue:
+        return BlobKindError(
+            f"blob {name!r}: a queue cannot be in a checkpoint, so expected its blob to be transient, "
+            f"found {describe(value)} with transient=False",
+            hint="leave transient out; a queue is made anew at each start, and what is to survive goes into tensors",
+        )
     return BlobKindError(
         f"blob {name!r}: only a transient blob may hold any Python object, and this one holds {describe(value)}",
         hint="pass transient=True to keep it in the workspace but out of checkpoints",

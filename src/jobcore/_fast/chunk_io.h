@@ -1,6 +1,9 @@
 /* File input and output of chunks, checksummed on the way, by native threads: the block writer of block_writer.h, and the
- * chunk reader, which reads many byte ranges at once into the memory that they belong to, and sums each piece while it is
- * in the processor's cache.
+ * chunk reader, which reads many byte ranges at once into the memory that they belong to.
+ *
+ * What the page cache has goes through a small buffer that stays in the processor's cache: from there it is summed and stored
+ * past the caches by one pass, which takes less time than to let the kernel store it and to sum it where it lies then.
+ * What comes from the disk goes right to its place in large requests.
  *
  * No function here touches Python.
  */
@@ -19,8 +22,9 @@
 #include "crc32.h"
 #include "crew.h"
 
-#define JC_STEP ((size_t)256 << 10)    /* read and summed at a time: fits into the second-level cache */
-#define JC_PIECE ((uint64_t)4 << 20)   /* the share of a chunk that one thread takes */
+#define JC_STEP ((size_t)128 << 10)    /* read and summed at a time: with its source it fits into the second-level cache */
+#define JC_PIECE ((uint64_t)4 << 20)   /* of memory: what one thread fills at a time */
+#define JC_FEW ((uint64_t)64 << 20)    /* bytes in all below which threads take half as much, so that none waits long */
 #define JC_END_OF_FILE (-1)            /* in place of an errno */
 
 typedef struct {
@@ -43,9 +47,9 @@ typedef struct {
     int fd;
     jc_chunk *chunks;
     jc_piece *pieces;
-    size_t piece_count;
-    size_t grab;                /* pieces that a thread takes at a time */
-    size_t next;                /* first piece that nobody has taken; only by atomic steps */
+    size_t *groups;             /* first piece of each group that a thread takes at a time, and the number of pieces */
+    size_t group_count;
+    size_t next;                /* first group that nobody has taken; only by atomic steps */
 } jc_reading;
 
 static int jc_read_in(int fd, uint8_t *data, size_t n, int64_t *offset)
@@ -82,100 +86,134 @@ static int jc_is_cold(int fd, int64_t offset)
 #endif
 }
 
+/* Read and sum one piece. `scratch` is room for JC_STEP bytes, made where it is needed. 0, an errno, or JC_END_OF_FILE. */
+static int jc_read_piece(int fd, const jc_chunk *chunk, jc_piece *piece, uint8_t **scratch, int64_t *offset)
+{
+    uint64_t at = piece->start, end = piece->start + piece->size;
+    uint32_t crc = 0;
+    int cold;
+    *offset = chunk->offset + (int64_t)at;
+    cold = piece->size > JC_STEP && (jc_is_cold(fd, *offset) || jc_is_cold(fd, *offset + (int64_t)piece->size - 1));
+    while (at < end) {
+        uint64_t n = end - at;
+        uint8_t *target = chunk->target != NULL && at < chunk->room ? chunk->target + at : NULL;
+        int failed;
+        if (target != NULL && n > chunk->room - at) {
+            n = chunk->room - at;
+        }
+        if (target != NULL && cold) {
+            /* Small requests would keep the disk waiting. */
+            failed = jc_read_in(fd, target, (size_t)n, offset);
+            crc = failed ? crc : jc_crc32_update(crc, target, (size_t)n);
+        } else {
+            n = n < JC_STEP ? n : JC_STEP;
+            if (*scratch == NULL && (*scratch = malloc(JC_STEP)) == NULL) {
+                return ENOMEM;
+            }
+            failed = jc_read_in(fd, *scratch, (size_t)n, offset);
+            if (!failed) {
+                crc = target == NULL ? jc_crc32_update(crc, *scratch, (size_t)n)
+                                     : jc_crc32_copy(crc, target, *scratch, (size_t)n);
+            }
+        }
+        if (failed) {
+            return failed;
+        }
+        at += n;
+    }
+    piece->crc = crc;
+    return 0;
+}
+
 static void *jc_read_pieces(void *argument)
 {
     jc_reading *r = argument;
     uint8_t *scratch = NULL;
-    size_t index = 0, stop = 0;
-    for (;; index++) {
-        jc_piece *piece;
-        jc_chunk *chunk;
-        uint64_t at, end;
-        uint32_t crc = 0;
-        size_t step = JC_STEP;
-        if (index == stop) {
-            index = __atomic_fetch_add(&r->next, r->grab, __ATOMIC_RELAXED);
-            stop = index + r->grab;
-        }
-        if (index >= r->piece_count) {
+    for (;;) {
+        size_t group = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
+        if (group >= r->group_count) {
             break;
         }
-        piece = &r->pieces[index];
-        chunk = &r->chunks[piece->chunk];
-        end = piece->start + piece->size;
-        at = (uint64_t)chunk->offset + piece->start;
-        if (piece->size > JC_STEP
-            && (jc_is_cold(r->fd, (int64_t)at) || jc_is_cold(r->fd, (int64_t)(at + piece->size - 1)))) {
-            step = JC_PIECE; /* small requests would keep the disk waiting */
-        }
-        for (at = piece->start; at < end;) {
-            uint64_t left = end - at;
-            size_t n = left < step ? (size_t)left : step;
-            int64_t offset = chunk->offset + (int64_t)at;
-            uint8_t *data;
-            int failed;
-            if (chunk->target != NULL && at < chunk->room) {
-                data = chunk->target + at;
-                n = chunk->room - at < n ? (size_t)(chunk->room - at) : n;
-            } else {
-                n = n < JC_STEP ? n : JC_STEP; /* the scratch holds no more */
-                if (scratch == NULL) {
-                    scratch = malloc(JC_STEP);
-                }
-                data = scratch;
-            }
-            failed = data == NULL ? ENOMEM : jc_read_in(r->fd, data, n, &offset);
+        for (size_t i = r->groups[group]; i < r->groups[group + 1]; i++) {
+            jc_chunk *chunk = &r->chunks[r->pieces[i].chunk];
+            int64_t offset;
+            int failed = jc_read_piece(r->fd, chunk, &r->pieces[i], &scratch, &offset);
             if (failed) {
                 /* Threads may fail on one chunk at once; any of the reasons will do. */
                 __atomic_store_n(&chunk->failed_at, (uint64_t)offset, __ATOMIC_RELAXED);
                 __atomic_store_n(&chunk->error, failed, __ATOMIC_RELAXED);
-                break;
             }
-            crc = jc_crc32_update(crc, data, n);
-            at += n;
         }
-        piece->crc = crc;
     }
     free(scratch);
     return NULL;
 }
 
+/* Where a byte of a chunk lies: in memory, or in the file where it is only summed. */
+static uint64_t jc_chunk_at(const jc_chunk *chunk, uint64_t at)
+{
+    return chunk->target != NULL && at < chunk->room ? (uint64_t)(uintptr_t)chunk->target + at
+                                                     : (uint64_t)chunk->offset + at;
+}
+
+/* Cut chunks into pieces, at multiples of `step` of the memory: two threads that touch a fresh huge page at once would both
+ * fill it with zeros. For the same reason neighbours in memory make one group. Where there are none yet, they are only
+ * counted. */
+static void jc_cut_pieces(jc_reading *r, size_t count, uint64_t step, size_t *pieces)
+{
+    uint64_t before = 0;
+    *pieces = 0;
+    r->group_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const jc_chunk *chunk = &r->chunks[i];
+        for (uint64_t start = 0, size; start < chunk->size; start += size) {
+            uint64_t at = jc_chunk_at(chunk, start);
+            size = step - at % step;
+            size = size < chunk->size - start ? size : chunk->size - start;
+            if (r->pieces != NULL) {
+                r->pieces[*pieces] = (jc_piece){i, start, size, 0};
+                if (*pieces == 0 || at / step != before) {
+                    r->groups[r->group_count++] = *pieces;
+                }
+                before = at / step;
+            }
+            ++*pieces;
+        }
+    }
+    if (r->groups != NULL) {
+        r->groups[r->group_count] = *pieces;
+    }
+}
+
 /* Read chunks with several threads, the calling one among them. 0, or ENOMEM; the chunks tell of their own failures. */
 static int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads)
 {
-    jc_reading r = {fd, chunks, NULL, 0, 1, 0};
-    size_t total = 0, at = 0;
-    uint64_t bytes = 0;
+    jc_reading r = {fd, chunks, NULL, NULL, 0, 0};
+    uint64_t bytes = 0, step;
+    size_t pieces;
     for (size_t i = 0; i < count; i++) {
-        total += (size_t)((chunks[i].size + JC_PIECE - 1) / JC_PIECE);
         bytes += chunks[i].size;
         chunks[i].crc = 0;
         chunks[i].error = 0;
     }
-    r.pieces = calloc(total ? total : 1, sizeof *r.pieces);
-    if (r.pieces == NULL) {
+    step = bytes < JC_FEW ? JC_PIECE / 2 : JC_PIECE;
+    jc_cut_pieces(&r, count, step, &pieces);
+    r.pieces = calloc(pieces + 1, sizeof *r.pieces);
+    r.groups = calloc(pieces + 1, sizeof *r.groups);
+    if (r.pieces == NULL || r.groups == NULL) {
+        free(r.pieces);
+        free(r.groups);
         return ENOMEM;
     }
-    for (size_t i = 0; i < count; i++) {
-        for (uint64_t start = 0; start < chunks[i].size; start += JC_PIECE, at++) {
-            uint64_t left = chunks[i].size - start;
-            r.pieces[at].chunk = i;
-            r.pieces[at].start = start;
-            r.pieces[at].size = left < JC_PIECE ? left : JC_PIECE;
-        }
-    }
-    r.piece_count = total;
-    /* Neighbours go to one thread: two that touch a fresh huge page at once would both fill it with zeros. */
-    r.grab = total ? (size_t)(JC_PIECE * total / (bytes ? bytes : 1)) : 1;
-    r.grab = r.grab < 1 ? 1 : r.grab > 64 ? 64 : r.grab;
-    total = (total + r.grab - 1) / r.grab;
-    jc_run_crew(jc_read_pieces, &r, (size_t)threads < total ? (size_t)threads : total);
-    for (at = 0; at < r.piece_count; at++) {
-        jc_chunk *chunk = &chunks[r.pieces[at].chunk];
-        chunk->crc = r.pieces[at].start == 0 ? r.pieces[at].crc
-                                             : jc_crc32_join(chunk->crc, r.pieces[at].crc, r.pieces[at].size);
+    jc_cut_pieces(&r, count, step, &pieces);
+    jc_run_crew(jc_read_pieces, &r, (size_t)threads < r.group_count ? (size_t)threads : r.group_count);
+    for (size_t i = 0; i < pieces; i++) {
+        jc_chunk *chunk = &chunks[r.pieces[i].chunk];
+        chunk->crc = r.pieces[i].start == 0 ? r.pieces[i].crc
+                                            : jc_crc32_join(chunk->crc, r.pieces[i].crc, r.pieces[i].size);
     }
     free(r.pieces);
+    free(r.groups);
     return 0;
 }
 

@@ -18,6 +18,9 @@ cdef extern from "slab.h" nogil:
     void *jc_part_new(size_t nbytes, int zeros)
     void jc_part_free(void *data)
     void *jc_part_resize(void *data, size_t nbytes)
+    void *jc_large_new(size_t nbytes)
+    void jc_large_free(void *data)
+    void *jc_large_resize(void *data, size_t nbytes)
     size_t JC_SLAB_LIMIT
 
 

@@ -12,6 +12,9 @@ cimport numpy as cnp
 from jobcore._fast.fresh cimport (
     JC_SLAB_LIMIT,
     Form,
+    jc_large_free,
+    jc_large_new,
+    jc_large_resize,
     jc_part_bytes,
     jc_part_free,
     jc_part_new,
@@ -38,44 +41,72 @@ cdef void *next_data = NULL
 cdef size_t next_bytes = 0
 
 
-cdef void *take_memory(void *context, size_t nbytes) noexcept nogil:
+cdef void *handed_over(size_t nbytes) noexcept nogil:
+    """The memory that waits for an array of this size, or NULL."""
     global next_data
     cdef void *data = next_data
-    if data is not NULL and nbytes == next_bytes:
-        next_data = NULL
-        return data
-    return jc_part_new(nbytes, 0)
+    if data is NULL or nbytes != next_bytes:
+        return NULL
+    next_data = NULL
+    return data
 
 
-cdef void *take_zeros(void *context, size_t count, size_t nbytes) noexcept nogil:
-    global next_data
-    cdef void *data = next_data
-    if data is not NULL and nbytes and count == next_bytes // nbytes and count * nbytes == next_bytes:
-        # NumPy wants zeros for texts, but a thread may be filling this memory already, and will fill all of it.
-        next_data = NULL
-        return data
+cdef void *take_small(void *context, size_t nbytes) noexcept nogil:
+    cdef void *data = handed_over(nbytes)
+    return data if data is not NULL else jc_part_new(nbytes, 0)
+
+
+cdef void *zeros_small(void *context, size_t count, size_t nbytes) noexcept nogil:
+    cdef void *data = NULL
     if nbytes and count > SIZE_MAX // nbytes:
         return NULL
-    return jc_part_new(count * nbytes, 1)
+    # NumPy wants zeros for texts, but a thread may be filling this memory already, and will fill all of it.
+    data = handed_over(count * nbytes)
+    return data if data is not NULL else jc_part_new(count * nbytes, 1)
 
 
-cdef void *resize_memory(void *context, void *data, size_t nbytes) noexcept nogil:
+cdef void *resize_small(void *context, void *data, size_t nbytes) noexcept nogil:
     return jc_part_resize(data, nbytes)
 
 
-cdef void free_memory(void *context, void *data, size_t nbytes) noexcept nogil:
+cdef void free_small(void *context, void *data, size_t nbytes) noexcept nogil:
     jc_part_free(data)
 
 
-cdef cnp.PyDataMem_Handler handler
-memset(&handler, 0, sizeof(handler))
-memcpy(handler.name, <const char *> b"jobcore_slab", 13)
-handler.version = 1
-handler.allocator.malloc = take_memory
-handler.allocator.calloc = take_zeros
-handler.allocator.realloc = resize_memory
-handler.allocator.free = free_memory
-cdef object HANDLER = PyCapsule_New(&handler, "mem_handler", NULL)
+cdef void *take_large(void *context, size_t nbytes) noexcept nogil:
+    cdef void *data = handed_over(nbytes)
+    return data if data is not NULL else jc_large_new(nbytes)
+
+
+cdef void *zeros_large(void *context, size_t count, size_t nbytes) noexcept nogil:
+    return NULL if nbytes and count > SIZE_MAX // nbytes else take_large(context, count * nbytes)
+
+
+cdef void *resize_large(void *context, void *data, size_t nbytes) noexcept nogil:
+    return jc_large_resize(data, nbytes)
+
+
+cdef void free_large(void *context, void *data, size_t nbytes) noexcept nogil:
+    jc_large_free(data)
+
+
+# An array keeps the handler that its memory came by, so a large part needs nothing that tells it from a small one.
+cdef cnp.PyDataMem_Handler handlers[2]
+memset(handlers, 0, sizeof(handlers))
+memcpy(handlers[0].name, <const char *> b"jobcore_slab", 13)
+handlers[0].version = 1
+handlers[0].allocator.malloc = take_small
+handlers[0].allocator.calloc = zeros_small
+handlers[0].allocator.realloc = resize_small
+handlers[0].allocator.free = free_small
+memcpy(handlers[1].name, <const char *> b"jobcore_slab_large", 19)
+handlers[1].version = 1
+handlers[1].allocator.malloc = take_large
+handlers[1].allocator.calloc = zeros_large
+handlers[1].allocator.realloc = resize_large
+handlers[1].allocator.free = free_large
+cdef object SMALL = PyCapsule_New(&handlers[0], "mem_handler", NULL)
+cdef object LARGE = PyCapsule_New(&handlers[1], "mem_handler", NULL)
 
 
 @cython.final
@@ -145,7 +176,10 @@ cdef class Rooms:
         cdef Py_ssize_t i
         if self.data is not NULL:
             for i in range(self._given, self.table.blobs):
-                jc_part_free(self.data[i])
+                if self.forms[self.table.spec[i]].nbytes < JC_SLAB_LIMIT:
+                    jc_part_free(self.data[i])
+                else:
+                    jc_large_free(self.data[i])
         free(self.data)
         free(self.forms)
 
@@ -195,13 +229,18 @@ cdef class Rooms:
         cdef list names = self.table._names
         cdef Py_ssize_t i
         cdef Form *form
+        cdef bint large, now_large = False
         if self._held is not None:
             raise BlobValueError("expected arrays to be made once, found that they were")
         self._held = [made]
-        before = cnp.PyDataMem_SetHandler(HANDLER)
+        before = cnp.PyDataMem_SetHandler(SMALL)
         try:
             for i in range(self.table.blobs):
                 form = &self.forms[self.table.spec[i]]
+                large = form.nbytes >= JC_SLAB_LIMIT
+                if large != now_large:
+                    cnp.PyDataMem_SetHandler(LARGE if large else SMALL)
+                    now_large = large
                 next_data, next_bytes = self.data[i], form.nbytes
                 try:
                     array = jc_new_array(self._dtypes[self.table.spec[i]], form.axes, form.dims)

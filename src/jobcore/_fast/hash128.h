@@ -294,6 +294,15 @@ static inline void jc_hash128_piece(uint8_t *to, const uint8_t *p, size_t n, uin
     memset(to + real, 0, count - real);
 }
 
+/* The last 64 bytes of `total`, and the sum of all. */
+static inline void jc_hash128_finish(uint64_t lanes[JC_HASH128_LANES], const uint8_t last[JC_HASH128_STRIPE],
+                                     uint64_t total, uint64_t *high, uint64_t *low)
+{
+    jc_hash128_accumulate(lanes, last, jc_hash128_secret + 121);
+    *low = jc_hash128_merge(lanes, total * JC_P64_1, 11);
+    *high = jc_hash128_merge(lanes, ~(total * JC_P64_2), 117);
+}
+
 static inline void jc_hash128_long(jc_hash128_take take, const uint8_t *p, size_t n, uint64_t zeros, uint64_t *high,
                                    uint64_t *low)
 {
@@ -325,9 +334,47 @@ static inline void jc_hash128_long(jc_hash128_take take, const uint8_t *p, size_
         }
     }
     jc_hash128_piece(last, p, n, total - JC_HASH128_STRIPE, JC_HASH128_STRIPE);
-    jc_hash128_accumulate(lanes, last, jc_hash128_secret + 121);
-    *low = jc_hash128_merge(lanes, total * JC_P64_1, 11);
-    *high = jc_hash128_merge(lanes, ~(total * JC_P64_2), 117);
+    jc_hash128_finish(lanes, last, total, high, low);
+}
+
+/* ---- a long content in pieces ---- */
+
+typedef struct {
+    jc_hash128_take take;
+    uint64_t lanes[JC_HASH128_LANES];
+    uint64_t total, done;
+    uint8_t last[JC_HASH128_STRIPE]; /* the last bytes so far */
+} jc_hash128_stream;
+
+/* Begin the hash of `total` bytes, more than JC_HASH128_SHORT. */
+static inline void jc_hash128_begin(jc_hash128_stream *s, jc_hash128_take take, uint64_t total)
+{
+    *s = (jc_hash128_stream){.take = take,
+                             .lanes = {JC_P32_3, JC_P64_1, JC_P64_2, JC_P64_3, JC_P64_4, JC_P32_2, JC_P64_5, JC_P32_1},
+                             .total = total};
+}
+
+/* Add the next `n` bytes; only of the last piece may that be no multiple of JC_HASH128_STRIPE. */
+static inline void jc_hash128_more(jc_hash128_stream *s, const uint8_t *p, size_t n)
+{
+    const uint64_t left = (s->total - 1) / JC_HASH128_STRIPE - s->done / JC_HASH128_STRIPE;
+    const size_t whole = n / JC_HASH128_STRIPE;
+
+    s->take(s->lanes, (unsigned)(s->done / JC_HASH128_STRIPE % JC_HASH128_BLOCK_STRIPES), p,
+            whole < left ? whole : (size_t)left);
+    if (n >= JC_HASH128_STRIPE) {
+        memcpy(s->last, p + n - JC_HASH128_STRIPE, JC_HASH128_STRIPE);
+    } else {
+        memmove(s->last, s->last + n, JC_HASH128_STRIPE - n);
+        memcpy(s->last + JC_HASH128_STRIPE - n, p, n);
+    }
+    s->done += n;
+}
+
+/* Give the hash once all bytes were added. */
+static inline void jc_hash128_end(jc_hash128_stream *s, uint64_t *high, uint64_t *low)
+{
+    jc_hash128_finish(s->lanes, s->last, s->total, high, low);
 }
 
 /* ---- all ---- */

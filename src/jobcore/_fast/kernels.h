@@ -1,4 +1,4 @@
-/* Ops on scalars, counters and timers, as a program runs them.
+/* Ops on scalars, counters and timers, as a program runs them, and the table of all native kernels.
  *
  * Each does what the Python kernel of its op type does, for the values that are common in control flow: booleans, int64
  * and double, of native byte order and without a shape. For everything else, and for every error, it declines, and the
@@ -9,16 +9,10 @@
 #ifndef JOBCORE_FAST_KERNELS_H
 #define JOBCORE_FAST_KERNELS_H
 
-#include "program.h"
+#include "kernel.h"
+#include "queue_kernels.h"
+#include "sync_kernels.h"
 #include "timer.h"
-
-#define JC_KERNEL(name) static int jc_op_##name(jc_frame *f, const jc_op *op)
-#define JC_NEED(condition)     \
-    do {                       \
-        if (!(condition)) {    \
-            return JC_DECLINE; \
-        }                      \
-    } while (0)
 
 /* ---- counters ---- */
 
@@ -279,7 +273,12 @@ static const jc_named_kernel jc_kernels[] = {
     JC_ROW(CreateCounter), JC_ROW(CountUp), JC_ROW(CountDown), JC_ROW(ResetCounter), JC_ROW(RetrieveCount),
     JC_ROW(CheckCounterDone), JC_ROW(TimerBegin), JC_ROW(TimerGet), JC_ROW(TimerEnd), JC_ROW(TimerGetAndEnd),
     JC_ROW(Copy), JC_ROW(Add), JC_ROW(Sub), JC_ROW(Mul), JC_ROW(Div), JC_ROW(Neg), JC_ROW(EQ), JC_ROW(NE), JC_ROW(LT),
-    JC_ROW(LE), JC_ROW(GT), JC_ROW(GE), JC_ROW(And), JC_ROW(Or), JC_ROW(Xor), JC_ROW(Not),
+    JC_ROW(LE), JC_ROW(GT), JC_ROW(GE), JC_ROW(And), JC_ROW(Or), JC_ROW(Xor), JC_ROW(Not), JC_ROW(EnqueueBlobs),
+    JC_ROW(SafeEnqueueBlobs), JC_ROW(DequeueBlobs), JC_ROW(SafeDequeueBlobs), JC_ROW(AtomicFetchAdd64),
+    JC_ROW(CreateAtomicBool), JC_ROW(ConditionalSetAtomicBool), JC_ROW(CheckAtomicBool), JC_ROW(Iter),
+#ifndef __APPLE__
+    JC_ROW(DeadlinePassed),
+#endif
     {"Const", jc_op_Constant}, {"ConstantFill", jc_op_Constant},
 #undef JC_ROW
 };

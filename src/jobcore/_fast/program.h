@@ -17,9 +17,12 @@
 #include <string.h>
 
 #include "atomics.h"
+#include "value.h"
 
-/* What a slot points to: nothing that native code can use, the bytes of a 0-d tensor, or the state of a handle. */
-enum { JC_NOTHING, JC_BOOL, JC_INT64, JC_DOUBLE, JC_COUNTER, JC_TIMER };
+/* What a slot points to: nothing that native code can use, the bytes of a 0-d tensor, or the state of a handle. The ops of
+ * queues also know small tensors of plain bytes, which are read and written with the blob's lock held. A mutex points to
+ * nothing: it is known to be one. */
+enum { JC_NOTHING, JC_BOOL, JC_INT64, JC_DOUBLE, JC_COUNTER, JC_TIMER, JC_TENSOR, JC_QUEUE, JC_MUTEX };
 
 typedef struct {
     const int64_t *version; /* of the blob, or jc_unbound */
@@ -27,6 +30,8 @@ typedef struct {
     void *data;             /* those bytes or that state; else NULL */
     void *handle;           /* the value as an object, a reference that the frame owns; or NULL */
     void *blob;             /* the blob as an object, a reference that the frame owns; or NULL */
+    int64_t nbytes;         /* of a tensor */
+    int32_t *busy;          /* its lock, see blob.pxd */
     int32_t type;
     int32_t writable;       /* nobody else sees these bytes, apart from readers of the blob */
 } jc_slot;
@@ -70,16 +75,22 @@ struct jc_op {
     jc_kernel kernel;
     int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, or JC_NOTHING */
     int64_t constant;       /* its bits */
+    int32_t first_value;    /* of a queue op: where its row is in the frame, and how many values that has; else 0 */
+    int32_t values;
+    int32_t puts;           /* whether they go in */
 };
 
 struct jc_frame {
     const jc_op *ops;
     jc_slot *slots;
     int64_t *regs;
+    jc_value *values;       /* rows of the queue ops: what comes back of a queue is used again for what goes in */
     const int32_t *cancelled; /* raised by whoever wants the run to stop */
     int32_t pc;
     int32_t has_gil;
     int32_t traced;
+    int32_t main;           /* in the main thread: waits are cut short, so that signals are seen */
+    const int32_t *marks;   /* where the mark of this process is, for locks of blobs; see forks.h */
 };
 
 /* The version of a slot that no blob belongs to: never equal to what a slot has seen. */

@@ -1,23 +1,12 @@
 """Programs: steps and nets as one flat list of ops and jumps, run without the interpreter where that can be."""
 
 cimport cython
-from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-cimport numpy as cnp
-
-from jobcore._fast.blob cimport (
-    KIND_COUNTER,
-    KIND_TENSOR,
-    KIND_TIMER,
-    Blob,
-)
-from jobcore._fast.counter cimport Counter
-from jobcore._fast.program cimport (
+from jobcore._fast.kernel cimport (
     JC_BOOL,
     JC_CODE_CALL,
     JC_CODE_END,
@@ -31,35 +20,18 @@ from jobcore._fast.program cimport (
     JC_CODE_SET,
     JC_CODE_STORE_BOOL,
     JC_CODE_STORE_REG,
-    JC_COUNTER,
-    JC_DECLINE,
-    JC_DONE,
     JC_DOUBLE,
-    JC_END,
     JC_INT64,
     JC_NOTHING,
-    JC_SPENT,
-    JC_TIMER,
-    JC_WAIT,
-    jc_frame,
     jc_kernel,
     jc_op,
-    jc_reads,
-    jc_run,
-    jc_slot,
-    jc_slot_of,
-    jc_unbound,
-    jc_writes,
 )
-from jobcore._fast.timer cimport Timer
+from jobcore._fast.run cimport CALL_FUNCTION, CALL_OP, CALL_PART, CALL_VALUE, run_program
 from jobcore._fast.workspace cimport BlobTable
 
 from jobcore.errors import BuildError
 
 __all__ = ["Program", "native_kernel"]
-
-cnp.import_array()
-
 
 cdef extern from "kernels.h" nogil:
     ctypedef struct jc_named_kernel:
@@ -67,24 +39,10 @@ cdef extern from "kernels.h" nogil:
         jc_kernel kernel
     const jc_named_kernel *jc_kernels
     const size_t JC_KERNEL_COUNT
+    int jc_values_of(jc_kernel kernel, int inputs, int outputs, int32_t *puts) noexcept
 
 
 cdef const char *KERNEL = "jobcore.kernel"
-
-cdef enum:
-    # Ops done with the GIL before it is let go: most loops between two Python steps are over by then.
-    SHORT = 1024
-    # Ops done without it before signals are looked at again: some milliseconds.
-    LONG = 1 << 20
-    # Python steps run one after the other before other threads get their turn.
-    TURN = 256
-
-# What an instruction of the code JC_CODE_CALL is, as its constant.
-cdef enum:
-    CALL_FUNCTION
-    CALL_PART
-    CALL_VALUE
-    CALL_OP
 
 cdef dict CALLS = {"call": CALL_FUNCTION, "part": CALL_PART, "value": CALL_VALUE}
 cdef dict CODES = {
@@ -207,6 +165,9 @@ cdef class Program:
             if not PyCapsule_IsValid(kernel, KERNEL):
                 raise BuildError(f"instruction {i}: expected a capsule named 'jobcore.kernel', found {kernel!r}")
             op.kernel = <jc_kernel> PyCapsule_GetPointer(kernel, KERNEL)
+            op.values = jc_values_of(op.kernel, op.inputs, op.outputs, &op.puts)
+            op.first_value = <int32_t> self._values
+            self._values += op.values
         set_constant(op, constant)
         if code in CALLS:
             op.constant = CALLS[code]
@@ -241,21 +202,11 @@ cdef class Program:
         BaseException
             What `context` made of a failure.
         """
-        cdef Frame frame = Frame(self, workspace, context)
-        failure = None
-        frame._spans = spans
-        frame._frame.traced = spans is not None
-        try:
-            frame.go()
-            return frame._frame.ops[frame._frame.pc].constant != 0
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            frame.forget()
-            if spans is not None:
-                spans.end(error=failure)
-            del failure
+        cdef Py_ssize_t[3] counts
+        counts[0] = len(self._names)
+        counts[1] = self._registers
+        counts[2] = self._values
+        return run_program(self, self._ops, self._payloads, counts, workspace, context, spans)
 
     def __repr__(self):
         return f"<Program of {self._count} instructions on {len(self._names)} blobs>"
@@ -277,214 +228,3 @@ cdef int set_constant(jc_op *op, object constant) except -1:
     elif constant is not None:
         raise BuildError(f"expected a bool, an int, a float or None as constant, found {constant!r:.80}")
     return 0
-
-
-@cython.final
-cdef class Frame:
-    """One run of a program: its slots, its registers and where it is."""
-
-    def __cinit__(self, Program program not None, BlobTable workspace not None, context):
-        cdef Py_ssize_t i
-        self._program = program
-        self._workspace = workspace
-        self._context = context
-        self._flag = context.token.flag
-        self._slot_count = len(program._names)
-        self._removals = workspace.removals()
-        self._calls = [None] * program._count
-        self._frame.ops = program._ops
-        self._frame.cancelled = &self._flag._set
-        # One more of each, so that none of them is an allocation of nothing.
-        self._frame.slots = <jc_slot *> calloc(<size_t> self._slot_count + 1, sizeof(jc_slot))
-        self._frame.regs = <int64_t *> calloc(<size_t> program._registers + 1, sizeof(int64_t))
-        if self._frame.slots is NULL or self._frame.regs is NULL:
-            raise MemoryError
-        for i in range(self._slot_count):
-            self._frame.slots[i].version = &jc_unbound
-
-    def __dealloc__(self):
-        self.forget()
-        free(self._frame.slots)
-        free(self._frame.regs)
-
-    cdef int go(self) except -1:
-        cdef jc_frame *f = &self._frame
-        cdef int answer
-        cdef int turns = 0
-        while True:
-            f.has_gil = 1
-            answer = jc_run(f, SHORT)
-            while answer == JC_SPENT or answer == JC_WAIT:
-                with nogil:
-                    f.has_gil = 0
-                    answer = jc_run(f, LONG)
-                # Without the GIL nobody sees Ctrl-C.
-                PyErr_CheckSignals()
-            if answer == JC_DECLINE:
-                self.step_aside()
-                turns += 1
-                if turns == TURN:
-                    # Neither this loop nor a step made of C code would ever let other threads in.
-                    turns = 0
-                    with nogil:
-                        pass
-                    PyErr_CheckSignals()
-            elif answer == JC_END:
-                return 0
-            else:
-                self._context.token.check()
-                raise RuntimeError(f"expected the token to be cancelled, found {self._context.token!r}")
-
-    cdef int step_aside(self) except -1:
-        """Do in Python what native code could not: one instruction, or only what makes it able to."""
-        cdef jc_frame *f = &self._frame
-        cdef const jc_op *op = &f.ops[f.pc]
-        cdef tuple payload = <tuple> self._program._payloads[f.pc]
-        cdef bint truth
-        try:
-            if op.code == JC_CODE_OP:
-                self.run_op(op, payload)
-            elif op.code == JC_CODE_CALL:
-                if op.constant == CALL_OP:
-                    self.run_op(op, payload)
-                elif op.constant == CALL_PART:
-                    truth = payload[1](payload[2], self._workspace, self._context)
-                    f.pc = op.target if truth else f.pc + 1
-                elif op.constant == CALL_VALUE:
-                    f.regs[op.reg] = payload[1](self._workspace)
-                    f.pc += 1
-                else:
-                    payload[1](self._workspace)
-                    f.pc += 1
-            elif op.code == JC_CODE_MARK:
-                if op.constant:
-                    self._spans.begin(payload[1], payload[2])
-                else:
-                    self._spans.end(payload[1])
-                f.pc += 1
-            elif op.code == JC_CODE_IF_TRUE or op.code == JC_CODE_IF_FALSE:
-                if not self.ready(op, False, JC_BOOL, payload[1]):
-                    truth = payload[2](payload[1], self._workspace)
-                    f.pc = op.target if truth == (op.code == JC_CODE_IF_TRUE) else f.pc + 1
-            elif not self.ready(op, True, JC_BOOL if op.code == JC_CODE_STORE_BOOL else JC_INT64, payload[1]):
-                if op.code == JC_CODE_STORE_BOOL:
-                    payload[2](payload[1], self._workspace, op.constant != 0)
-                else:
-                    payload[2](payload[1], self._workspace, f.regs[op.reg])
-                f.pc += 1
-        except BaseException as error:
-            # A part reports its own failures.
-            if payload[0] is None or self._context.passes(error):
-                raise
-            raise self._context.failed(payload[0], error) from None
-        if self._workspace.removals() != self._removals:
-            # Somebody took blobs out of the workspace: the names may stand for others now.
-            self._removals = self._workspace.removals()
-            self.forget()
-        return 0
-
-    cdef int run_op(self, const jc_op *op, tuple payload) except -1:
-        cdef jc_frame *f = &self._frame
-        cdef object call = self._calls[f.pc]
-        cdef int answer
-        if call is None:
-            described = payload[2]
-            call = payload[3](
-                described,
-                self._workspace,
-                [self._workspace.find_or_raise(name) for name in described.inputs],
-                [self._workspace.find_or_create(name) for name in described.outputs],
-                described.args,
-            )
-            self._calls[f.pc] = call
-        if op.kernel is not NULL:
-            self.look_again(op, call)
-            answer = op.kernel(f, op)
-            if answer == JC_DONE:
-                f.pc += 1
-                return 0
-            if answer == JC_WAIT:
-                return 0
-        payload[1](call)
-        f.pc += 1
-        return 0
-
-    cdef int look_again(self, const jc_op *op, object call) except -1:
-        """Bind the slots of an op whose blobs are not known, or were given other memory."""
-        cdef jc_slot *slot
-        cdef int i = 0
-        for blob in call.inputs:
-            slot = jc_slot_of(&self._frame, op, i)
-            if slot.version[0] != slot.seen:
-                self.bind(slot, <Blob?> blob)
-            i += 1
-        for blob in call.outputs:
-            slot = jc_slot_of(&self._frame, op, i)
-            if slot.version[0] != slot.seen or not slot.writable:
-                self.bind(slot, <Blob?> blob)
-            i += 1
-        return 0
-
-    cdef bint ready(self, const jc_op *op, bint writing, int32_t kind, object name) except -1:
-        """Whether native code can read, or write, the slot of a jump or store after another look."""
-        cdef Blob blob = self._workspace.find(name)
-        cdef jc_slot *slot = &self._frame.slots[op.slots[0]]
-        if blob is None:
-            return False
-        self.bind(slot, blob)
-        return jc_writes(slot, kind) if writing else jc_reads(slot, kind)
-
-    cdef int bind(self, jc_slot *slot, Blob blob) except -1:
-        self.let_go(slot)
-        slot.type = JC_NOTHING
-        slot.seen = blob._version
-        slot.version = &blob._version
-        Py_INCREF(blob)
-        slot.blob = <void *> blob
-        if blob._kind == KIND_COUNTER:
-            slot.type = JC_COUNTER
-            slot.data = &(<Counter> blob._held)._value
-        elif blob._kind == KIND_TIMER:
-            slot.type = JC_TIMER
-            slot.data = &(<Timer> blob._held)._state
-        elif blob._kind == KIND_TENSOR and blob._scalar_type >= 0:
-            if blob._scalar_type == cnp.NPY_BOOL:
-                slot.type = JC_BOOL
-            elif blob._scalar_type == cnp.NPY_INT64:
-                slot.type = JC_INT64
-            elif blob._scalar_type == cnp.NPY_DOUBLE:
-                slot.type = JC_DOUBLE
-            else:
-                return 0
-            # Before the reference below is taken, which would make it look as if somebody had the array.
-            slot.writable = blob.pin()
-            slot.data = cnp.PyArray_DATA(<cnp.ndarray> blob._held)
-        else:
-            return 0
-        Py_INCREF(blob._held)
-        slot.handle = <void *> <PyObject *> blob._held
-        return 0
-
-    cdef void let_go(self, jc_slot *slot) noexcept:
-        cdef PyObject *handle = <PyObject *> slot.handle
-        cdef PyObject *blob = <PyObject *> slot.blob
-        slot.version = &jc_unbound
-        slot.seen = 0
-        slot.data = NULL
-        slot.handle = NULL
-        slot.blob = NULL
-        if slot.writable:
-            (<Blob> blob).unpin(<object> handle)
-        slot.writable = False
-        if handle is not NULL:
-            Py_DECREF(<object> handle)
-        if blob is not NULL:
-            Py_DECREF(<object> blob)
-
-    cdef void forget(self) noexcept:
-        """Let go of all blobs."""
-        cdef Py_ssize_t i
-        for i in range(self._slot_count):
-            self.let_go(&self._frame.slots[i])
-        for i in range(len(self._calls)):
-            self._calls[i] = None

@@ -19,9 +19,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "forks.h"
+#include "spin.h"
 #include "value.h"
 
 /* Answers; queue.pxd says the same. */
@@ -36,11 +36,10 @@ enum {
 
 enum { JC_READERS = 0, JC_WRITERS = 1 };
 
-#define JC_QUEUE_POLL_NS 25000000   /* between two looks at a cancel flag */
-#define JC_QUEUE_SPINS 300          /* looks before the sleep: some microseconds, less than it takes to wake up */
-#define JC_QUEUE_YIELD 20           /* after so many of them the processor is offered: the other side may wait for it */
-#define JC_QUEUE_LOCK_SPINS 200     /* looks at a lock that is taken before the processor is given to others */
-#define JC_LINE 64                  /* bytes that processors pass to each other at once */
+#define JC_LINE 64 /* bytes that processors pass to each other at once */
+
+/* Looks at the slot that a row is to be swapped with, with the lock held. */
+typedef int (*jc_queue_look)(const jc_value *slot, const void *what);
 
 typedef struct {
     /* Guard of the first two groups: the lock. `count` and `closed` are also read without it, by atomic loads, and so
@@ -54,7 +53,7 @@ typedef struct {
     char line_end[JC_LINE - 48];
 
     jc_value *slots;         /* those that hold no row have what callers left there */
-    int64_t *bytes;          /* taken out, of each value of a row */
+    int64_t *bytes[2];       /* taken out and put in, of each value of a row */
     int64_t room;            /* rows that the slots have place for; more than the capacity once rows were put back */
     int64_t writers;         /* registered, and not done */
     int64_t waited_ns[2];
@@ -62,7 +61,8 @@ typedef struct {
     /* Set once, before others can have the queue. */
     int64_t capacity;        /* rows at which writers wait */
     int64_t width;           /* values in a row */
-    int64_t process;         /* jc_queue_process at creation */
+    const int32_t *marks;    /* where the mark of this process is, and what it was at creation; see forks.h */
+    int32_t mark;
     uint32_t cyclic;         /* bit set of the kinds that need the GIL */
     uint32_t seen_cyclic;    /* whether such a value was ever put in; with the GIL */
 
@@ -72,62 +72,19 @@ typedef struct {
     pthread_cond_t line[2];
 } jc_queue;
 
-/* Counted up in each forked child. */
-static int64_t jc_queue_process;
-
-static void jc_queue_forked(void)
-{
-    __atomic_fetch_add(&jc_queue_process, 1, __ATOMIC_RELAXED);
-}
-
-/* Once, before any queue is made. 0 or an errno. */
-static int jc_queue_setup(void)
-{
-    return pthread_atfork(NULL, NULL, jc_queue_forked);
-}
-
 static inline int jc_queue_is_foreign(const jc_queue *q)
 {
-    return q->process != __atomic_load_n(&jc_queue_process, __ATOMIC_RELAXED);
+    return q->mark != jc_process_mark(q->marks);
 }
 
-static inline int64_t jc_queue_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static inline void jc_queue_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield");
-#endif
-}
-
-/* Held for some tens of nanoseconds: to sleep would cost a thousand times that. */
 static inline void jc_queue_lock(jc_queue *q)
 {
-    int looks = 0;
-    while (__atomic_exchange_n(&q->lock, 1, __ATOMIC_ACQUIRE)) {
-        while (__atomic_load_n(&q->lock, __ATOMIC_RELAXED)) {
-            if (++looks < JC_QUEUE_LOCK_SPINS) {
-                jc_queue_pause();
-            } else if (looks < 2 * JC_QUEUE_LOCK_SPINS) {
-                sched_yield(); /* who has it was put aside */
-            } else {
-                const struct timespec moment = {0, 50000};
-                nanosleep(&moment, NULL);
-            }
-        }
-    }
+    jc_spin_lock(&q->lock, 1);
 }
 
 static inline void jc_queue_unlock(jc_queue *q)
 {
-    __atomic_store_n(&q->lock, 0, __ATOMIC_RELEASE);
+    jc_spin_unlock(&q->lock);
 }
 
 static void jc_queue_wake(jc_queue *q, int side, int all)
@@ -154,12 +111,13 @@ static inline void jc_queue_set(int64_t *cell, int64_t value)
 static void jc_queue_release(jc_queue *q)
 {
     free(q->slots);
-    free(q->bytes);
+    free(q->bytes[JC_READERS]);
+    free(q->bytes[JC_WRITERS]);
     free(q);
 }
 
 /* NULL when there is no memory. */
-static jc_queue *jc_queue_new(int64_t capacity, int64_t width, uint32_t cyclic)
+static jc_queue *jc_queue_new(int64_t capacity, int64_t width, uint32_t cyclic, const int32_t *marks)
 {
     size_t rows = (size_t)capacity, values = (size_t)width;
     pthread_condattr_t how;
@@ -171,15 +129,17 @@ static jc_queue *jc_queue_new(int64_t capacity, int64_t width, uint32_t cyclic)
     q = memory;
     memset(q, 0, sizeof *q);
     q->slots = calloc(rows * values, sizeof(jc_value));
-    q->bytes = calloc(values, sizeof(int64_t));
-    if (q->slots == NULL || q->bytes == NULL) {
+    q->bytes[JC_READERS] = calloc(values, sizeof(int64_t));
+    q->bytes[JC_WRITERS] = calloc(values, sizeof(int64_t));
+    if (q->slots == NULL || q->bytes[JC_READERS] == NULL || q->bytes[JC_WRITERS] == NULL) {
         jc_queue_release(q);
         return NULL;
     }
     q->capacity = q->room = capacity;
     q->width = width;
     q->cyclic = cyclic;
-    q->process = __atomic_load_n(&jc_queue_process, __ATOMIC_RELAXED);
+    q->marks = marks;
+    q->mark = jc_process_mark(marks);
     pthread_mutex_init(&q->mutex, NULL);
     pthread_condattr_init(&how);
 #ifndef __APPLE__
@@ -234,11 +194,15 @@ static inline void jc_queue_swap(jc_value *a, jc_value *b, int64_t n)
     }
 }
 
-/* Swap `row` with the next free slot or with the oldest row, without waiting: DONE, CLOSED, WAIT or NEEDS_GIL. */
-static int jc_queue_try(jc_queue *q, int side, jc_value *row, int has_gil)
+/* Swap `row` with the next free slot or with the oldest row, without waiting: DONE, CLOSED, WAIT or NEEDS_GIL.
+ *
+ * NEEDS_GIL too where `look`, unless it is NULL, finds the slot to be of no use to the caller: the row is left to a thread
+ * that can use any. */
+static inline int jc_queue_try_if(
+    jc_queue *q, int side, jc_value *row, int has_gil, jc_queue_look look, const void *what)
 {
     int wake = 0, answer = JC_QUEUE_DONE;
-    jc_value *slot;
+    jc_value *slot, *moved;
     int64_t i;
     if (jc_queue_is_foreign(q)) {
         return JC_QUEUE_CLOSED;
@@ -257,18 +221,21 @@ static int jc_queue_try(jc_queue *q, int side, jc_value *row, int has_gil)
         slot = jc_queue_row(q, side == JC_WRITERS ? q->count : 0);
         if (!has_gil && (jc_queue_any_cyclic(q, row) || jc_queue_any_cyclic(q, slot))) {
             answer = JC_QUEUE_NEEDS_GIL;
+        } else if (look != NULL && !look(slot, what)) {
+            answer = JC_QUEUE_NEEDS_GIL;
         } else {
             if (has_gil && side == JC_WRITERS && jc_queue_any_cyclic(q, row)) {
                 q->seen_cyclic = 1;
             }
             jc_queue_swap(row, slot, q->width);
             q->rows[side]++;
+            moved = side == JC_WRITERS ? slot : row;
+            for (i = 0; i < q->width; i++) {
+                q->bytes[side][i] += moved[i].nbytes;
+            }
             if (side == JC_WRITERS) {
                 jc_queue_set(&q->count, q->count + 1);
             } else {
-                for (i = 0; i < q->width; i++) {
-                    q->bytes[i] += row[i].nbytes;
-                }
                 q->head = q->head + 1 < q->room ? q->head + 1 : 0;
                 jc_queue_set(&q->count, q->count - 1);
             }
@@ -282,162 +249,9 @@ static int jc_queue_try(jc_queue *q, int side, jc_value *row, int has_gil)
     return answer;
 }
 
-static inline int jc_queue_ready(const jc_queue *q, int side)
+static int jc_queue_try(jc_queue *q, int side, jc_value *row, int has_gil)
 {
-    int64_t count = jc_queue_peek(&q->count);
-    return (side == JC_WRITERS ? count < q->capacity : count > 0) || __atomic_load_n(&q->closed, __ATOMIC_RELAXED);
-}
-
-/* Sleep with the mutex held, which is let go of meanwhile, until a signal or for `ns` at most. */
-static inline void jc_queue_sleep(jc_queue *q, int side, int64_t ns)
-{
-    struct timespec until;
-#ifdef __APPLE__
-    until.tv_sec = (time_t)(ns / 1000000000);
-    until.tv_nsec = (long)(ns % 1000000000);
-    pthread_cond_timedwait_relative_np(&q->line[side], &q->mutex, &until);
-#else
-    int64_t end = jc_queue_now_ns() + ns;
-    until.tv_sec = (time_t)(end / 1000000000);
-    until.tv_nsec = (long)(end % 1000000000);
-    pthread_cond_timedwait(&q->line[side], &q->mutex, &until);
-#endif
-}
-
-/* Wait until a try may succeed: DONE, CANCELLED or TIMEOUT. No limit for a timeout below 0; `flag` may be NULL.
- *
- * Ready comes first: a signal wakes one sleeper, so one that was woken must say so and not that its time is up, or the
- * row would lie there while the others sleep. */
-static int jc_queue_wait(jc_queue *q, int side, int64_t timeout_ns, const int32_t *flag)
-{
-    const int64_t longest = 3600 * (int64_t)1000000000;
-    int64_t begin, left;
-    int answer = JC_QUEUE_DONE, i;
-    if (jc_queue_is_foreign(q)) {
-        return JC_QUEUE_DONE; /* closed */
-    }
-    begin = jc_queue_now_ns();
-    for (i = 1; i < JC_QUEUE_SPINS && !jc_queue_ready(q, side); i++) {
-        if (i % JC_QUEUE_YIELD) {
-            jc_queue_pause();
-        } else {
-            sched_yield();
-        }
-    }
-    pthread_mutex_lock(&q->mutex);
-    for (;;) {
-        jc_queue_lock(q);
-        if (jc_queue_ready(q, side)) {
-            break;
-        }
-        if (flag != NULL && __atomic_load_n(flag, __ATOMIC_ACQUIRE)) {
-            answer = JC_QUEUE_CANCELLED;
-            break;
-        }
-        left = longest;
-        if (timeout_ns >= 0) {
-            int64_t gone = jc_queue_now_ns() - begin;
-            if (gone >= timeout_ns) {
-                answer = JC_QUEUE_TIMEOUT;
-                break;
-            }
-            left = timeout_ns - gone < longest ? timeout_ns - gone : longest;
-        }
-        if (flag != NULL && left > JC_QUEUE_POLL_NS) {
-            left = JC_QUEUE_POLL_NS;
-        }
-        q->sleepers[side]++;
-        jc_queue_unlock(q);
-        jc_queue_sleep(q, side, left);
-        jc_queue_lock(q);
-        q->sleepers[side]--;
-        jc_queue_unlock(q);
-    }
-    q->waited_ns[side] += jc_queue_now_ns() - begin;
-    jc_queue_unlock(q);
-    pthread_mutex_unlock(&q->mutex);
-    return answer;
-}
-
-/* Try, and wait as long as it takes: DONE, CLOSED, CANCELLED, TIMEOUT or NEEDS_GIL. Not to be called with the GIL. */
-static int jc_queue_move(jc_queue *q, int side, jc_value *row, int64_t timeout_ns, const int32_t *flag)
-{
-    int answer = jc_queue_try(q, side, row, 0);
-    int64_t end = 0, left = timeout_ns;
-    if (answer != JC_QUEUE_WAIT) {
-        return answer;
-    }
-    if (timeout_ns == 0) {
-        return JC_QUEUE_TIMEOUT;
-    }
-    if (timeout_ns > 0) {
-        int64_t now = jc_queue_now_ns();
-        end = timeout_ns < INT64_MAX - now ? now + timeout_ns : INT64_MAX;
-    }
-    for (;;) {
-        answer = jc_queue_wait(q, side, left, flag);
-        if (answer != JC_QUEUE_DONE) {
-            return answer;
-        }
-        answer = jc_queue_try(q, side, row, 0);
-        if (answer != JC_QUEUE_WAIT) {
-            return answer;
-        }
-        /* Another one was faster. */
-        if (timeout_ns > 0) {
-            left = end - jc_queue_now_ns();
-            left = left > 0 ? left : 0;
-        }
-    }
-}
-
-/* Nothing goes in any more, and all who wait are told. */
-static void jc_queue_close(jc_queue *q)
-{
-    if (jc_queue_is_foreign(q)) {
-        return;
-    }
-    jc_queue_lock(q);
-    __atomic_store_n(&q->closed, 1, __ATOMIC_RELAXED);
-    jc_queue_unlock(q);
-    jc_queue_wake(q, JC_READERS, 1);
-    jc_queue_wake(q, JC_WRITERS, 1);
-}
-
-/* Count writers that will say when they are done. CLOSED if it is too late. */
-static int jc_queue_add_writers(jc_queue *q, int64_t count)
-{
-    int answer = JC_QUEUE_DONE;
-    if (jc_queue_is_foreign(q)) {
-        return JC_QUEUE_CLOSED;
-    }
-    jc_queue_lock(q);
-    if (q->closed) {
-        answer = JC_QUEUE_CLOSED;
-    } else {
-        q->writers += count;
-    }
-    jc_queue_unlock(q);
-    return answer;
-}
-
-/* One of them is done; the last one closes. The number that is left, or -1 if there was none. */
-static int64_t jc_queue_drop_writer(jc_queue *q)
-{
-    int64_t left;
-    if (jc_queue_is_foreign(q)) {
-        return 0;
-    }
-    jc_queue_lock(q);
-    left = q->writers - 1;
-    if (left >= 0) {
-        q->writers = left;
-    }
-    jc_queue_unlock(q);
-    if (left == 0) {
-        jc_queue_close(q);
-    }
-    return left;
+    return jc_queue_try_if(q, side, row, has_gil, NULL, NULL);
 }
 
 /* Put `n` rows back before the oldest one, the first of them in front; over the capacity too. 0 or an errno. With the GIL.
@@ -474,7 +288,7 @@ static int jc_queue_put_back(jc_queue *q, jc_value *rows, int64_t n)
         jc_queue_set(&q->count, q->count + 1);
         q->rows[JC_READERS]--;
         for (k = 0; k < q->width; k++) {
-            q->bytes[k] -= jc_queue_row(q, 0)[k].nbytes;
+            q->bytes[JC_READERS][k] -= jc_queue_row(q, 0)[k].nbytes;
         }
     }
     jc_queue_unlock(q);

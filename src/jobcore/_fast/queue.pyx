@@ -1,18 +1,22 @@
 """A queue of blobs between threads."""
 
 cimport cython
-from cpython.exc cimport PyErr_CheckSignals
-from cpython.number cimport PyNumber_Index
-from cpython.ref cimport PyObject
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t
 
 cimport numpy as cnp
 
 from jobcore._fast.arrays cimport copy_of, jc_has_references
-from jobcore._fast.blob cimport KIND_EMPTY, KIND_OBJECT, KIND_RNG, KIND_STATE, KIND_TENSOR, Blob
+from jobcore._fast.blob cimport KIND_EMPTY, KIND_STATE, KIND_TENSOR, Blob, add_queue_class
 from jobcore._fast.cancel cimport CancelFlag
+from jobcore._fast.queue_calls cimport (
+    JC_QUEUE_CLOSED,
+    JC_QUEUE_DONE,
+    JC_READERS,
+    JC_WRITERS,
+    jc_queue_try,
+)
+from jobcore._fast.queue_core cimport QueueCore, at_least_one, timeout_ns_of
 from jobcore._fast.value cimport (
-    drop_value,
     drop_values,
     fill_from,
     fill_tensor,
@@ -22,36 +26,17 @@ from jobcore._fast.value cimport (
     settle,
 )
 
-import threading
-
-from jobcore._fast.blob_errors import describe, is_empty
+from jobcore._fast.blob_errors import is_empty
 from jobcore._fast.joining import concatenated
-from jobcore._fast.queue_errors import (
-    closed_to_writers,
-    no_writer,
-    nothing_left,
-    took_too_long,
-    wrong_count,
-)
-from jobcore.errors import BlobValueError, Cancelled
+from jobcore._fast.queue_errors import closed_to_writers, nothing_left, took_too_long, wrong_count
 
 __all__ = ["BlobQueue"]
 
 cnp.import_array()
 
-if jc_queue_setup() != 0:
-    raise MemoryError
-
-# Values of these kinds may refer to other objects, and so be part of a cycle.
-cdef uint32_t CYCLIC = 1 << <int> KIND_STATE | 1 << <int> KIND_RNG | 1 << <int> KIND_OBJECT
-
-cdef enum:
-    # Between two looks for signals, in the main thread.
-    SIGNALS_NS = 25_000_000
-
 
 @cython.final
-cdef class BlobQueue:
+cdef class BlobQueue(QueueCore):
     """A bounded queue of records, for any number of writers and readers in threads; first in, first out.
 
     A record is a row of `num_blobs` values, of any kind that a `Blob` can hold. What is put in is copied, unless it is
@@ -101,35 +86,11 @@ cdef class BlobQueue:
     """
 
     def __cinit__(self, capacity=1, num_blobs=1, field_names=None, name="queue", classify=None):
-        cdef int64_t rows = at_least_one(capacity, "capacity"), width = at_least_one(num_blobs, "num_blobs")
-        if not isinstance(name, str):
-            raise TypeError(f"BlobQueue(): expected a str as name, found {describe(name)}")
-        self._name = str(name)
         self._rule = classify
-        if field_names is not None:
-            self._field_names = tuple(field_names)
-            if not all(isinstance(field, str) for field in self._field_names):
-                raise TypeError("BlobQueue(): expected field_names of type str")
-            if len(self._field_names) != width or len(set(self._field_names)) != width:
-                raise BlobValueError(
-                    f"BlobQueue(): expected {width} different field_names for num_blobs={width}, "
-                    f"found {list(self._field_names)}"
-                )
-        self._queue = jc_queue_new(rows, width, CYCLIC)
-        if self._queue is NULL:
-            raise MemoryError(f"no room for a queue of {rows} records of {width} blobs")
+        self.make(capacity, num_blobs, field_names, name, "records")
 
     def __init__(self, capacity=1, num_blobs=1, field_names=None, name="queue", classify=None):
         pass
-
-    def __dealloc__(self):
-        if self._queue is not NULL:
-            _strip(self, False)
-            jc_queue_free(self._queue)
-
-    def __repr__(self):
-        state = "closed" if self.closed else "open"
-        return f"<BlobQueue {self._name!r}: {len(self)} of {self._queue.capacity} records, {state}>"
 
     def put(self, values, timeout=None, *, move=False, CancelFlag flag=None):
         """Put a record in at the end, waiting for room.
@@ -301,155 +262,6 @@ cdef class BlobQueue:
         finally:
             drop_values(rows, width * count)
 
-    def close(self):
-        """Close the queue at once: no put succeeds any more, and readers get what is left. May be called again."""
-        jc_queue_close(self._queue)
-        # What readers left in the slots is of no use any more.
-        _strip(self, True)
-
-    def register_writer(self, count=1):
-        """Count writers that will call :meth:`writer_done`; the last one of them closes the queue.
-
-        Parameters
-        ----------
-        count
-            How many, at least 1. Register all before the first can be done.
-
-        Raises
-        ------
-        ClosedError
-            The queue is closed.
-        BlobValueError
-            `count` is less than 1.
-        """
-        if jc_queue_add_writers(self._queue, at_least_one(count, "count")) != JC_QUEUE_DONE:
-            raise closed_to_writers(self._name, self.foreign)
-
-    def writer_done(self):
-        """Say that a registered writer puts nothing in any more; if it was the last one, the queue closes.
-
-        Returns
-        -------
-        int
-            How many writers are left.
-
-        Raises
-        ------
-        ContextError
-            No writer is registered that is not done.
-        """
-        cdef int64_t left = jc_queue_drop_writer(self._queue)
-        if left < 0:
-            raise no_writer(self._name)
-        return left
-
-    @property
-    def closed(self):
-        """Whether nothing can be put in any more."""
-        return bool(jc_queue_is_closed(self._queue))
-
-    @property
-    def foreign(self):
-        """Whether the queue belongs to the process that this one was forked from; it is closed and empty here."""
-        return bool(jc_queue_is_foreign(self._queue))
-
-    @property
-    def name(self):
-        """What the queue is called in errors."""
-        return self._name
-
-    @property
-    def capacity(self):
-        """The number of records at which writers wait."""
-        return self._queue.capacity
-
-    @property
-    def num_blobs(self):
-        """The number of values in a record."""
-        return self._queue.width
-
-    @property
-    def field_names(self):
-        """A tuple of the names of the values, or None."""
-        return self._field_names
-
-    @property
-    def num_writers(self):
-        """How many registered writers are not done."""
-        return self._read(&self._queue.writers)
-
-    def __len__(self):
-        return 0 if jc_queue_is_foreign(self._queue) else jc_queue_peek(&self._queue.count)
-
-    def __bool__(self):
-        # By its length an empty queue would be false, and ``queue or default`` would drop it.
-        return True
-
-    @property
-    def balance(self):
-        """Records in the queue and writers that wait, less the readers that wait: below 0, the writers are too slow."""
-        if jc_queue_is_foreign(self._queue):
-            return 0
-        jc_queue_lock(self._queue)
-        cdef int64_t found = (
-            self._queue.count + self._queue.sleepers[JC_WRITERS] - self._queue.sleepers[JC_READERS]
-        )
-        jc_queue_unlock(self._queue)
-        return found
-
-    @property
-    def enqueued_records(self):
-        """Records put in so far."""
-        return self._read(&self._queue.rows[JC_WRITERS])
-
-    @property
-    def dequeued_records(self):
-        """Records taken out so far."""
-        return self._read(&self._queue.rows[JC_READERS])
-
-    @property
-    def dequeued_bytes(self):
-        """Bytes of tensors, bytes and strings taken out so far."""
-        return sum(self.dequeued_bytes_by_field)
-
-    @property
-    def dequeued_bytes_by_field(self):
-        """A tuple of the bytes taken out so far of each value of a record."""
-        return tuple([self._read(&self._queue.bytes[i]) for i in range(self._queue.width)])
-
-    @property
-    def write_wait_ns(self):
-        """Nanoseconds that writers have waited for room, all together."""
-        return self._read(&self._queue.waited_ns[JC_WRITERS])
-
-    @property
-    def read_wait_ns(self):
-        """Nanoseconds that readers have waited for records, all together."""
-        return self._read(&self._queue.waited_ns[JC_READERS])
-
-    # For native code.
-
-    cdef int push(self, jc_value *values, int64_t timeout_ns, CancelFlag flag) noexcept nogil:
-        return jc_queue_move(
-            self._queue, JC_WRITERS, values, timeout_ns, NULL if flag is None else &flag._set
-        )
-
-    cdef int pop(self, jc_value *values, int64_t timeout_ns, CancelFlag flag) noexcept nogil:
-        return jc_queue_move(
-            self._queue, JC_READERS, values, timeout_ns, NULL if flag is None else &flag._set
-        )
-
-    # With the GIL.
-
-    cdef int64_t _read(self, const int64_t *cell) noexcept:
-        cdef int64_t found
-        if jc_queue_is_foreign(self._queue):
-            return 0
-        jc_queue_lock(self._queue)
-        found = cell[0]
-        jc_queue_unlock(self._queue)
-        return found
-
     cdef int take_in(self, Py_ssize_t field, object value, bint move, jc_value *into, list moved) except -1:
         cdef cnp.ndarray array
         cdef Blob blob
@@ -480,66 +292,6 @@ cdef class BlobQueue:
         fill_from(into, blob)
         return 0
 
-    cdef int move_row(self, int side, jc_value *row, int64_t timeout_ns, CancelFlag flag) except -1:
-        cdef int answer = jc_queue_try(self._queue, side, row, True)
-        cdef const int32_t *cell = NULL if flag is None else &flag._set
-        cdef int64_t begin, left, slice_ns
-        cdef bint main
-        if answer != JC_QUEUE_WAIT:
-            return answer
-        if timeout_ns == 0:
-            return JC_QUEUE_TIMEOUT
-        main = threading.get_ident() == threading.main_thread().ident
-        begin = jc_queue_now_ns()
-        left = timeout_ns
-        while True:
-            slice_ns = left
-            if main and (left < 0 or left > SIGNALS_NS):
-                slice_ns = SIGNALS_NS
-            with nogil:
-                answer = jc_queue_wait(self._queue, side, slice_ns, cell)
-            if answer == JC_QUEUE_CANCELLED:
-                raise Cancelled(flag._reason)
-            # Before anything that may fail: somebody who was woken up for a row must look for it.
-            answer = jc_queue_try(self._queue, side, row, True)
-            if answer != JC_QUEUE_WAIT:
-                return answer
-            if main:
-                PyErr_CheckSignals()
-            if timeout_ns > 0:
-                left = timeout_ns - (jc_queue_now_ns() - begin)
-                if left <= 0:
-                    return JC_QUEUE_TIMEOUT
-
-    cdef Py_ssize_t take_rows(
-        self, jc_value *rows, Py_ssize_t count, int64_t timeout_ns, CancelFlag flag
-    ) except -1:
-        cdef Py_ssize_t taken = 0
-        cdef int64_t end = -1 if timeout_ns < 0 else jc_queue_now_ns() + timeout_ns
-        cdef int answer
-        try:
-            while taken < count:
-                answer = self.move_row(JC_READERS, rows + taken * self._queue.width, timeout_ns, flag)
-                if answer == JC_QUEUE_CLOSED:
-                    break
-                if answer == JC_QUEUE_TIMEOUT:
-                    raise took_too_long(self._name, "a record" if count == 1 else f"{count} records")
-                taken += 1
-                if end >= 0:
-                    timeout_ns = max(0, end - jc_queue_now_ns())
-        except BaseException:
-            self.put_back(rows, taken)
-            raise
-        return taken
-
-    cdef int put_back(self, jc_value *rows, Py_ssize_t count) except -1:
-        if count > 0 and jc_queue_put_back(self._queue, rows, count) != 0:
-            raise MemoryError(f"queue {self._name!r}: no room to put {count} records back")
-        return 0
-
-    cdef str label(self, Py_ssize_t field):
-        return f"{self._name}[{field}]" if self._field_names is None else f"{self._name}/{self._field_names[field]}"
-
     cdef list joined(self, const jc_value *rows, Py_ssize_t count):
         cdef Py_ssize_t i, k, width = self._queue.width
         return [
@@ -568,29 +320,6 @@ cdef class BlobQueue:
             drop_values(rows, width * count)
 
 
-cdef int64_t at_least_one(object value, str argument) except -1:
-    try:
-        number = PyNumber_Index(value)
-    except TypeError:
-        raise TypeError(f"BlobQueue: expected an integer as {argument}, found {type(value).__name__}") from None
-    if not 1 <= number <= INT64_MAX:
-        # The number itself may have more digits than Python prints.
-        found = number if number.bit_length() <= 64 else f"an integer of {number.bit_length()} bits"
-        raise BlobValueError(f"BlobQueue: expected {argument} of at least 1 and below 2**63, found {found}")
-    return number
-
-
-cdef int64_t timeout_ns_of(object timeout) except? -2:
-    cdef double seconds
-    if timeout is None:
-        return -1
-    seconds = timeout
-    if not seconds >= 0:
-        raise ValueError(f"expected a timeout of at least 0 seconds, or None for no limit, found {seconds}")
-    # Longer than any process lives.
-    return <int64_t> (seconds * 1e9) if seconds < 1e9 else -1
-
-
 cdef bint _owned(cnp.ndarray array) noexcept:
     """Whether the memory can be handed over: all of it is the array's own, and it is no array inside of a blob."""
     return cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE) and (
@@ -612,39 +341,4 @@ cdef int _hand_over(list moved) except -1:
     return 0
 
 
-cdef void _strip(BlobQueue queue, bint free_only) noexcept:
-    """Drop the values that lie in the slots, only those of no record or all."""
-    cdef jc_value value
-    cdef int64_t at = 0
-    while jc_queue_strip(queue._queue, &at, free_only, &value):
-        drop_value(&value)
-
-
-# A reference in a slot is no field that Cython knows of, so the garbage collector is shown it here.
-
-cdef extern from "Python.h":
-    ctypedef int (*traverseproc)(PyObject *self, visitproc visit, void *argument) noexcept
-    ctypedef int (*inquiry)(PyObject *self) noexcept
-    ctypedef struct PyTypeObject:
-        traverseproc tp_traverse
-        inquiry tp_clear
-
-
-cdef PyTypeObject *_type = <PyTypeObject *> BlobQueue
-cdef traverseproc _traverse_fields = _type.tp_traverse
-cdef inquiry _clear_fields = _type.tp_clear
-
-
-cdef int _traverse(PyObject *queue, visitproc visit, void *argument) noexcept:
-    cdef int answer = _traverse_fields(queue, visit, argument)
-    cdef jc_queue *inside = (<BlobQueue> queue)._queue
-    return answer if answer != 0 or inside is NULL else jc_queue_visit(inside, visit, argument)
-
-
-cdef int _clear(PyObject *queue) noexcept:
-    _strip(<BlobQueue> queue, False)
-    return _clear_fields(queue)
-
-
-_type.tp_traverse = _traverse
-_type.tp_clear = _clear
+add_queue_class(BlobQueue)

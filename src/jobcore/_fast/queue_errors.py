@@ -10,10 +10,12 @@ __all__ = [
     "closed_to_writers",
     "no_writer",
     "nothing_left",
+    "too_small",
     "took_too_long",
     "uneven_batch",
     "unlike_before",
     "wrong_count",
+    "wrong_names",
 ]
 
 FOREIGN = "a process that was forked finds the queues of its parent closed and empty; make a new one"
@@ -38,6 +40,20 @@ def nothing_left(name: str, foreign: bool) -> ClosedError:
 def took_too_long(name: str, what: str, before: str = "") -> WaitTimeoutError:
     """Say that a wait ended too early; `before` tells what had been done by then."""
     return WaitTimeoutError(f"queue {name!r}: expected {what} in time, found none{before}")
+
+
+def too_small(argument: str, number: int) -> BlobValueError:
+    """Say that a number is below 1, or does not fit 64 bits."""
+    # The number itself may have more digits than Python prints.
+    found = number if number.bit_length() <= 64 else f"an integer of {number.bit_length()} bits"
+    return BlobValueError(f"expected {argument} of at least 1 and below 2**63, found {found}")
+
+
+def wrong_names(width: int, names: Sequence[str]) -> BlobValueError:
+    """Say that the names of the fields are of another number, or not all different."""
+    return BlobValueError(
+        f"expected {width} different field_names for num_blobs={width}, found {list(names)}"
+    )
 
 
 def no_writer(name: str) -> ContextError:

@@ -4,14 +4,13 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from jobcore._fast.cancel cimport CancelFlag
-from jobcore._fast.queue cimport BlobQueue
+from jobcore._fast.queue_core cimport QueueCore
 from jobcore._fast.value cimport jc_value
 
 
 @cython.final
-cdef class RebatchingQueue:
-    # Set once. Nobody else has it, so each value in it is a tensor in C order, of the dtype and shape listed below.
-    cdef BlobQueue _rows
+cdef class RebatchingQueue(QueueCore):
+    # Each value in it is a tensor in C order, of the dtype and shape listed below.
     # A pair of dtype and shape for each value of a row; empty until the first row. Guard: the GIL.
     cdef list _specs
 

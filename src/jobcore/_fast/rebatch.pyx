@@ -7,17 +7,10 @@ from libc.string cimport memcpy
 cimport numpy as cnp
 
 from jobcore._fast.arrays cimport jc_copied_by_numpy, jc_has_references
-from jobcore._fast.blob cimport KIND_TENSOR, Blob
+from jobcore._fast.blob cimport KIND_TENSOR, Blob, add_queue_class
 from jobcore._fast.cancel cimport CancelFlag
-from jobcore._fast.queue cimport (
-    JC_QUEUE_CLOSED,
-    JC_QUEUE_DONE,
-    JC_WRITERS,
-    BlobQueue,
-    at_least_one,
-    jc_queue_now_ns,
-    timeout_ns_of,
-)
+from jobcore._fast.queue_calls cimport JC_QUEUE_CLOSED, JC_QUEUE_DONE, JC_WRITERS, jc_queue_now_ns
+from jobcore._fast.queue_core cimport QueueCore, at_least_one, timeout_ns_of
 from jobcore._fast.value cimport drop_value, drop_values, fill_tensor, jc_value, new_values
 
 import numpy as np
@@ -39,7 +32,7 @@ cnp.import_array()
 
 
 @cython.final
-cdef class RebatchingQueue:
+cdef class RebatchingQueue(QueueCore):
     """A bounded queue of rows of tensors, for any number of writers and readers in threads; first in, first out.
 
     A writer puts in a row, or a batch, which is cut into rows along axis 0. A reader takes as many rows as it wants,
@@ -76,15 +69,11 @@ cdef class RebatchingQueue:
     """
 
     def __cinit__(self, capacity=1, num_blobs=1, name="rebatching queue"):
-        self._rows = BlobQueue(capacity, num_blobs, name=name)
+        self.make(capacity, num_blobs, None, name, "rows")
         self._specs = []
 
     def __init__(self, capacity=1, num_blobs=1, name="rebatching queue"):
         pass
-
-    def __repr__(self):
-        state = "closed" if self.closed else "open"
-        return f"<RebatchingQueue {self.name!r}: {len(self)} of {self.capacity} rows, {state}>"
 
     def enqueue(self, values, *, batch=False, timeout=None, CancelFlag flag=None):
         """Put a copy of a row, or of each row of a batch, in at the end, waiting for room.
@@ -116,8 +105,8 @@ cdef class RebatchingQueue:
         """
         cdef list arrays = self._checked(values, batch)
         cdef Py_ssize_t count = len(arrays[0]) if batch else 1
-        if self._rows.closed:
-            raise closed_to_writers(self.name, self.foreign)
+        if self.closed:
+            raise closed_to_writers(self._name, self.foreign)
         self._agree(arrays, batch)
         self._enqueue(arrays, count, batch, timeout, flag)
 
@@ -151,7 +140,7 @@ cdef class RebatchingQueue:
         """
         found = self._dequeue(num_elements, timeout, flag, None)
         if found is None:
-            raise nothing_left(self.name, self.foreign)
+            raise nothing_left(self._name, self.foreign)
         return found
 
     def dequeue_into(self, blobs, num_elements=1, *, timeout=None, CancelFlag flag=None):
@@ -177,71 +166,28 @@ cdef class RebatchingQueue:
             A bound blob has no place for the rows; they are still in the queue.
         """
         cdef list targets = list(blobs)
-        if len(targets) != self._rows.num_blobs:
-            raise wrong_count(self.name, "blobs", self._rows.num_blobs, len(targets), None)
+        if len(targets) != self._queue.width:
+            raise wrong_count(self._name, "blobs", self._queue.width, len(targets), None)
         return self._dequeue(num_elements, timeout, flag, targets) is not None
-
-    def close(self):
-        """Close the queue at once: no row goes in any more, and readers get what is left. May be called again."""
-        self._rows.close()
-
-    def register_writer(self, count=1):
-        """Count writers that will call :meth:`writer_done`, see `BlobQueue.register_writer`."""
-        self._rows.register_writer(count)
-
-    def writer_done(self):
-        """Say that a registered writer is done; the last one closes the queue, see `BlobQueue.writer_done`."""
-        return self._rows.writer_done()
-
-    @property
-    def name(self):
-        """What the queue is called in errors."""
-        return self._rows.name
-
-    @property
-    def capacity(self):
-        """The number of rows at which writers wait."""
-        return self._rows.capacity
-
-    @property
-    def num_blobs(self):
-        """The number of tensors in a row."""
-        return self._rows.num_blobs
-
-    @property
-    def closed(self):
-        """Whether no row can be put in any more."""
-        return self._rows.closed
-
-    @property
-    def foreign(self):
-        """Whether the queue belongs to the process that this one was forked from."""
-        return self._rows.foreign
 
     @property
     def enqueued_rows(self):
         """Rows put in so far."""
-        return self._rows.enqueued_records
+        return self.enqueued_records
 
     @property
     def dequeued_rows(self):
         """Rows taken out so far."""
-        return self._rows.dequeued_records
-
-    def __len__(self):
-        return len(self._rows)
-
-    def __bool__(self):
-        return True
+        return self.dequeued_records
 
     cdef list _checked(self, object values, bint batch):
         """The values as arrays that nobody changes under our hands unless their owner does."""
         cdef list found = list(values)
         cdef Py_ssize_t i
-        if len(found) != self._rows.num_blobs:
-            raise wrong_count(self.name, "tensors", self._rows.num_blobs, len(found), None)
+        if len(found) != self._queue.width:
+            raise wrong_count(self._name, "tensors", self._queue.width, len(found), None)
         for i in range(len(found)):
-            label = self._rows.label(i)
+            label = self.label(i)
             value = found[i]
             if isinstance(value, Blob):
                 if (<Blob> value)._kind != KIND_TENSOR:
@@ -254,11 +200,11 @@ cdef class RebatchingQueue:
             if jc_has_references(array) and cnp.PyArray_TYPE(array) != cnp.NPY_VSTRING:
                 raise holds_objects(label, array)
             if batch and array.ndim == 0:
-                raise uneven_batch(self.name, "tensors of one dimension or more", describe(array))
+                raise uneven_batch(self._name, "tensors of one dimension or more", describe(array))
             found[i] = array
         if batch and len({len(array) for array in found}) > 1:
             lengths = ", ".join(str(len(array)) for array in found)
-            raise uneven_batch(self.name, "tensors of one length", f"lengths {lengths}")
+            raise uneven_batch(self._name, "tensors of one length", f"lengths {lengths}")
         return found
 
     cdef int _agree(self, list arrays, bint batch) except -1:
@@ -272,13 +218,13 @@ cdef class RebatchingQueue:
             return 0
         for i, (known, found) in enumerate(zip(self._specs, specs, strict=True)):
             if known != found:
-                raise unlike_before(self._rows.label(i), known, found)
+                raise unlike_before(self.label(i), known, found)
         return 0
 
     cdef int _enqueue(self, list arrays, Py_ssize_t count, bint batch, object timeout, CancelFlag flag) except -1:
         cdef int64_t timeout_ns = timeout_ns_of(timeout)
         cdef int64_t end = -1 if timeout_ns < 0 else jc_queue_now_ns() + timeout_ns
-        cdef Py_ssize_t i, k, width = self._rows._queue.width
+        cdef Py_ssize_t i, k, width = self._queue.width
         cdef int answer
         cdef jc_value *row = new_values(width, 1)
         try:
@@ -290,24 +236,24 @@ cdef class RebatchingQueue:
                     fill_tensor(row + i, cnp.PyArray_NewCopy(<cnp.ndarray> source, cnp.NPY_CORDER))
                 if end >= 0:
                     timeout_ns = max(0, end - jc_queue_now_ns())
-                answer = self._rows.move_row(JC_WRITERS, row, timeout_ns, flag)
+                answer = self.move_row(JC_WRITERS, row, timeout_ns, flag)
                 if answer != JC_QUEUE_DONE:
                     so_far = f"; {k} of {count} rows had gone in" if batch else ""
                     if answer == JC_QUEUE_CLOSED:
-                        raise closed_to_writers(self.name, self.foreign, so_far)
-                    raise took_too_long(self.name, "room for a row", so_far)
+                        raise closed_to_writers(self._name, self.foreign, so_far)
+                    raise took_too_long(self._name, "room for a row", so_far)
         finally:
             drop_values(row, width)
         return 0
 
     cdef list _dequeue(self, object num_elements, object timeout, CancelFlag flag, list blobs):
         cdef int64_t timeout_ns = timeout_ns_of(timeout)
-        cdef Py_ssize_t i, taken, width = self._rows._queue.width
+        cdef Py_ssize_t i, taken, width = self._queue.width
         cdef Py_ssize_t count = at_least_one(num_elements, "num_elements")
         cdef jc_value *rows = new_values(width, count)
         cdef list found
         try:
-            taken = self._rows.take_rows(rows, count, timeout_ns, flag)
+            taken = self.take_rows(rows, count, timeout_ns, flag)
             if taken == 0:
                 return None
             try:
@@ -316,14 +262,14 @@ cdef class RebatchingQueue:
                     for i in range(width):
                         (<Blob?> blobs[i])._settle(KIND_TENSOR, found[i], -1)
             except BaseException:
-                self._rows.put_back(rows, taken)
+                self.put_back(rows, taken)
                 raise
             return found
         finally:
             drop_values(rows, width * count)
 
     cdef list _stacked(self, const jc_value *rows, Py_ssize_t count):
-        cdef Py_ssize_t i, k, size, width = self._rows._queue.width
+        cdef Py_ssize_t i, k, size, width = self._queue.width
         cdef list found = []
         cdef cnp.ndarray array
         for i in range(width):
@@ -338,3 +284,6 @@ cdef class RebatchingQueue:
                     memcpy(cnp.PyArray_BYTES(array) + k * size, rows[k * width + i].data, <size_t> size)
             found.append(array)
         return found
+
+
+add_queue_class(RebatchingQueue)

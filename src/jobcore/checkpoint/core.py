@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from jobcore.checkpoint import steps
 from jobcore.checkpoint.handler import MetadataHandler
 from jobcore.checkpoint.history import History
-from jobcore.checkpoint.lineage import Claim, EpochRecord, EpochRef, NodeEntry
+from jobcore.checkpoint.lineage import EpochRecord, NodeEntry
 from jobcore.checkpoint.log import CommitLog
 from jobcore.checkpoint.paths import RunDirectory, db_name
+from jobcore.checkpoint.pending import Pending, Run
 from jobcore.errors import BuildError, CheckpointNotFoundError, MismatchError, NotRunError
 from jobcore.graph import BlobReference
-from jobcore.store import BackgroundSaver, PendingSave
+from jobcore.store import BackgroundSaver
 from jobcore.store.policies import Policies, check_policies
 from jobcore.tasks import Node, Task, TaskGroup, TaskOutput, WorkspaceType
 
-__all__ = ["EpochState", "ManagerCore", "PartialLoad", "Pending", "Run", "result_of"]
+__all__ = ["EpochState", "ManagerCore", "PartialLoad"]
 
 _log = logging.getLogger("jobcore.checkpoint")
 
@@ -36,42 +36,6 @@ class PartialLoad:
 
     found: tuple[str, ...]
     missing: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Run:
-    """What one start of a run knows: made anew by every `init`, so a manager can serve many runs."""
-
-    id: str
-    resumed_from: EpochRef | None
-    directory: RunDirectory
-    claim: Claim | None = None
-    process: int = field(default_factory=os.getpid)
-    newest: dict[str, Path] = field(
-        default_factory=dict
-    )  # of each node, the last database that was committed
-
-
-@dataclass(slots=True)
-class Pending:
-    """The outputs of the last task group that was built, by node."""
-
-    action: str
-    epoch: int
-    paths: dict[str, Path]
-    outputs: dict[str, TaskOutput] = field(default_factory=dict)
-    saves: dict[str, PendingSave] = field(default_factory=dict)
-
-    def results(self) -> dict[str, dict[str, Any]]:
-        """Return what the tasks that have run put out; a task that has not run is left out."""
-        found: dict[str, dict[str, Any]] = {}
-        for node, output in self.outputs.items():
-            with contextlib.suppress(NotRunError):
-                found[node] = result_of(output)
-        for node, save in self.saves.items():
-            if node in found and save.done and save.error is None:
-                found[node] = steps.saved(self.paths[node], save.wait(), found[node]["ns"])
-        return found
 
 
 class ManagerCore:
@@ -169,6 +133,8 @@ class ManagerCore:
     def epoch_state(self, epoch: int) -> EpochState:
         """Tell whether an epoch is ``complete``, ``incomplete`` (databases without a record), or ``absent``.
 
+        A database that this manager has saved, and nobody committed, is told as incomplete; nobody else sees it.
+
         Raises
         ------
         ReadError
@@ -178,6 +144,9 @@ class ManagerCore:
         if epoch in history.epochs:
             entries = history.get(epoch).nodes.values()
             return "complete" if all(steps.opens(self._file(e), e) for e in entries) else "incomplete"
+        pending = self._pending
+        if pending is not None and pending.epoch == epoch and pending.unnamed():
+            return "incomplete"
         return "incomplete" if epoch in CommitLog(self._directory).database_epochs() else "absent"
 
     def get_ckpt_db_name(self, node_name: str | Node, epoch: int) -> str | None:
@@ -224,7 +193,7 @@ class ManagerCore:
             _log.debug("no save or load to report")
             return
         for node, done in self._pending.results().items():
-            stats[str(self._pending.paths[node])] = int(done["ns"])
+            stats[str(self._pending.paths[node])] = int(done["ns"]) + self._pending.commit_ns
 
     def report_checkpoint_stats(self, action: str) -> None:
         """Hand the timings of the last save or load to the handler."""
@@ -266,25 +235,13 @@ class ManagerCore:
             )
         return record
 
-    def _group(self, name: str, built: Mapping[str, steps.Step]) -> tuple[TaskGroup, dict[str, TaskOutput]]:
+    def _group(
+        self, name: str, built: Mapping[str, steps.Step], *, outputs: bool = True
+    ) -> tuple[TaskGroup, dict[str, TaskOutput]]:
         # A group of its own, entered while the tasks are made: they must not land in whatever group is being built.
-        outputs: dict[str, TaskOutput] = {}
+        wanted = [BlobReference(steps.RESULT)] if outputs else []
         with TaskGroup(WorkspaceType.PRIVATE) as group:
-            for node, step in built.items():
-                task = Task(step=step, node=node, name=name, outputs=[BlobReference(steps.RESULT)])
-                outputs[node] = task.outputs()[0]
-        return group, outputs
-
-
-def result_of(output: TaskOutput) -> dict[str, Any]:
-    """Return what a step of ours put out.
-
-    Raises
-    ------
-    NotRunError
-        Its task has not run.
-    """
-    value = output.fetch()
-    if not isinstance(value, dict):
-        raise NotRunError(f"expected the result of a checkpoint task, found {value!r}")
-    return value
+            tasks = {
+                node: Task(step=step, node=node, name=name, outputs=wanted) for node, step in built.items()
+            }
+        return group, {node: task.outputs()[0] for node, task in tasks.items() if outputs}

@@ -10,18 +10,19 @@ import contextlib
 import datetime
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jobcore.checkpoint import paths
+from jobcore.checkpoint.folder import listing, newest, saving_to
 from jobcore.checkpoint.history import History, LogFault
 from jobcore.checkpoint.lineage import Claim, EpochRecord, EpochRef, NodeEntry, chain
 from jobcore.checkpoint.paths import RunDirectory
 from jobcore.checkpoint.reading import ANOTHER_EPOCH, patiently
 from jobcore.checkpoint.sealed import open_sealed, seal
 from jobcore.errors import (
-    CheckpointNotFoundError,
     FormatError,
     ReadError,
     SaveError,
@@ -77,8 +78,8 @@ class CommitLog:
         claims: list[Claim] = []
         records: list[EpochRecord] = []
         faults: list[LogFault] = []
-        listing = patiently(root, lambda: _listing(root))
-        for name in listing:
+        there = patiently(root, lambda: listing(root))
+        for name in there:
             if (generation := paths.parse_claim(name)) is not None:
                 claim = _read(root / name, Claim.from_json, faults, None, generation, tolerant)
                 if claim is not None:
@@ -96,7 +97,7 @@ class CommitLog:
             superseded=tuple(sorted((r for r in records if r.ref not in kept), key=lambda r: r.ref)),
             claims=tuple(sorted(claims, key=lambda c: c.generation)),
             faults=tuple(faults),
-            newest=_newest(listing),
+            newest=newest(there),
         )
 
     def database_epochs(self) -> frozenset[int]:
@@ -108,7 +109,7 @@ class CommitLog:
             The directory cannot be read now.
         """
         root = self.directory.path
-        parsed = map(paths.parse_database, patiently(root, lambda: _listing(root)))
+        parsed = map(paths.parse_database, patiently(root, lambda: listing(root)))
         return frozenset(found[1] for found in parsed if found is not None)
 
     def claim(self, run: str, resumed_from: EpochRef | None, after: int | None = None) -> Claim:
@@ -135,13 +136,13 @@ class CommitLog:
             The directory cannot be written.
         """
         root = self.directory.path
-        with _saving_to(root):
+        with saving_to(root):
             root.mkdir(parents=True, exist_ok=True)
-            generation = 1 + (_newest(_listing(root)) if after is None else after)
+            generation = 1 + (newest(listing(root)) if after is None else after)
             while True:
                 claim = Claim(generation, run, resumed_from, owner=_owner(), created=_now())
                 try:
-                    publishing.write_new_file(self.directory.claim(generation), seal(claim.to_json()))
+                    publishing.write_new_file(self.directory.claim(generation), _sealed(claim))
                 except OSError as error:
                     taken = self.directory.claim(generation).exists()
                     # Whoever took the number may have swept our temporary file away. And where files are published
@@ -167,23 +168,43 @@ class CommitLog:
         SaveError
             The directory cannot be looked at.
         """
-        with _saving_to(self.directory.path):
+        with saving_to(self.directory.path):
             self._check_current(claim)
 
     def _check_current(self, claim: Claim) -> None:
-        later, own = (self.directory.claim(claim.generation + step) for step in (1, 0))
-        if later.exists() or not _may_be(own, claim):
-            found = later if later.exists() else own
+        root = self.directory.path
+        own = f"{root}/{paths.claim_name(claim.generation)}"
+        later = f"{root}/{paths.claim_name(claim.generation + 1)}"
+        taken = _is_there(later)
+        if taken or not _may_be(own, claim):
             raise SupersededError(
-                f"expected generation {claim.generation} to be the newest in {self.directory.path} and to be of "
-                f"{claim.owner}, found {found.name} of another start",
+                f"expected generation {claim.generation} to be the newest in {root} and to be of {claim.owner}, found "
+                f"{os.path.basename(later if taken else own)} of another start",  # noqa: PTH119 - plain text
                 hint="another process has resumed this run; let that one go on and stop this one",
             )
 
     def commit(
-        self, claim: Claim, epoch: int, nodes: Mapping[str, NodeEntry], stop: Mapping[str, Any]
+        self,
+        claim: Claim,
+        epoch: int,
+        nodes: Mapping[str, NodeEntry],
+        stop: Mapping[str, Any],
+        *,
+        databases: Sequence[publishing.Part] = (),
+        apart: bool = False,
     ) -> EpochRecord:
         """Publish the record of an epoch: the moment at which it exists.
+
+        Parameters
+        ----------
+        claim
+            The right to do so.
+        epoch, nodes, stop
+            What is recorded.
+        databases
+            Those that have no names yet: they get them with the record.
+        apart
+            Whether those names are safe before the record gets its own.
 
         Raises
         ------
@@ -193,33 +214,55 @@ class CommitLog:
             A node's database is not there as written, this epoch was committed already, or the directory cannot
             be written.
         """
-        with _saving_to(self.directory.path):
-            return self._commit(claim, epoch, nodes, stop)
+        with saving_to(self.directory.path):
+            return self._commit(claim, epoch, nodes, stop, databases, apart)
 
     def _commit(
-        self, claim: Claim, epoch: int, nodes: Mapping[str, NodeEntry], stop: Mapping[str, Any]
+        self,
+        claim: Claim,
+        epoch: int,
+        nodes: Mapping[str, NodeEntry],
+        stop: Mapping[str, Any],
+        databases: Sequence[publishing.Part],
+        apart: bool,
     ) -> EpochRecord:
-        self._check_current(claim)
+        record = EpochRecord(
+            epoch, claim.generation, claim.run, claim.resumed_from, dict(nodes), stop, _now()
+        )
+        path = self.directory.record(epoch, claim.generation)
+
+        def check() -> None:
+            self._check_current(claim)
+            self._check_sizes(nodes, {part.final for part in databases})
+
+        file = publishing.NewFile(path, seal(record.to_json()))
+        try:
+            publishing.publish_together([*databases, file], os.fspath(path.parent), before=check, apart=apart)
+        except FileExistsError as error:
+            raise SaveError(
+                f"expected no record of epoch {epoch} yet, found {error.filename or path}",
+                hint="a committed epoch is never written again; resume from an earlier epoch to redo it",
+            ) from error
+        except FileNotFoundError:
+            # A later start has swept it away, if there is one.
+            self._check_current(claim)
+            raise
+        return record
+
+    def _check_sizes(self, nodes: Mapping[str, NodeEntry], unnamed: Collection[str]) -> None:
         for node, entry in nodes.items():
-            path = self.directory.path / entry.file
-            size = files.tree_size(path) if path.exists() else None
+            path = f"{self.directory.path}/{entry.file}"
+            if path in unnamed:
+                continue
+            try:
+                size = files.tree_size(path)
+            except FileNotFoundError:
+                size = None
             if size != entry.size_bytes:
                 raise SaveError(
                     f"expected {entry.size_bytes} bytes of node {node!r} in {path}, found {size}",
                     hint="something else changes files in the run directory",
                 )
-        record = EpochRecord(
-            epoch, claim.generation, claim.run, claim.resumed_from, dict(nodes), stop, _now()
-        )
-        path = self.directory.record(epoch, claim.generation)
-        try:
-            publishing.write_new_file(path, seal(record.to_json()))
-        except FileExistsError as error:
-            raise SaveError(
-                f"expected no record of epoch {epoch} yet, found {path}",
-                hint="a committed epoch is never written again; resume from an earlier epoch to redo it",
-            ) from error
-        return record
 
     def discard(self, claim: Claim, epoch: int) -> None:
         """Remove what a failed save of `epoch` left behind, so that the same epoch can be tried again.
@@ -229,13 +272,13 @@ class CommitLog:
         SaveError
             The directory cannot be read or written.
         """
-        with _saving_to(self.directory.path):
+        with saving_to(self.directory.path):
             self._discard(claim, epoch)
 
     def _discard(self, claim: Claim, epoch: int) -> None:
         if self.directory.record(epoch, claim.generation).exists():
             return
-        for name in _listing(self.directory.path):
+        for name in listing(self.directory.path):
             found = paths.parse_database(name)
             if found is not None and found[1:] == (epoch, claim.generation):
                 with contextlib.suppress(FileNotFoundError):
@@ -254,11 +297,11 @@ class CommitLog:
             The directory cannot be read.
         """
         root = self.directory.path
-        with _saving_to(root):
-            listing = _listing(root)
-        recorded = {paths.parse_record(name) for name in listing}
+        with saving_to(root):
+            there = listing(root)
+        recorded = {paths.parse_record(name) for name in there}
         removed = []
-        for name in listing:
+        for name in there:
             generation, database = paths.parse_temporary(name), paths.parse_database(name)
             if database is not None and database[1:] not in recorded and _holds(root / name, database):
                 generation = database[2]
@@ -276,43 +319,21 @@ def _is_foreign(path: Path) -> bool:
     return ".zarr" not in path.name and path.is_dir()
 
 
-def _listing(root: Path) -> list[str]:
+def _is_there(path: str) -> bool:
     try:
-        return sorted(os.listdir(root))  # noqa: PTH208 - a Path for each of many thousand files would be felt
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError as error:
-        if not root.exists():  # something above it is a file: there is nothing here either
-            return []
-        raise CheckpointNotFoundError(
-            f"expected a run directory, found a file: {root}", hint="give the directory that holds the epochs"
-        ) from error
+        os.stat(path)  # noqa: PTH116 - plain text, for this is done twice in an epoch
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
-@contextlib.contextmanager
-def _saving_to(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except SaveError:
-        raise
-    except OSError as error:
-        raised = SaveError(
-            f"expected a writable run directory, found {root}: {error.strerror or error}",
-            hint="choose another directory, or mend its rights or its disk",
-        )
-        raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, error.filename
-        raise raised from error
-
-
-def _newest(listing: Iterable[str]) -> int:
-    # A generation whose claim was removed by hand may still own records and databases: never hand it out again.
-    return max((g for name in listing if (g := paths.parse_generation(name)) is not None), default=0)
-
-
-def _may_be(path: Path, claim: Claim) -> bool:
+def _may_be(path: str, claim: Claim) -> bool:
     """Tell whether a file is this claim, or was: one that is gone or damaged is nobody else's."""
     try:
-        return Claim.from_json(open_sealed(path), str(path)) == claim
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - plain text
+            if file.read() == _sealed(claim):
+                return True
+        return Claim.from_json(open_sealed(Path(path)), path) == claim
     except (FormatError, OSError):
         return True
 
@@ -355,6 +376,11 @@ def _read(
         faults.append(LogFault(str(path), f"holds epoch and generation {named}", epoch, generation))
         return None
     return value
+
+
+@lru_cache(maxsize=8)
+def _sealed(claim: Claim) -> bytes:
+    return seal(claim.to_json())
 
 
 def _owner() -> str:

@@ -6,20 +6,22 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from jobcore.checkpoint import steps
 from jobcore.checkpoint.background import PendingCommit
-from jobcore.checkpoint.core import ManagerCore, PartialLoad, Pending, Run, result_of
+from jobcore.checkpoint.core import ManagerCore, PartialLoad
 from jobcore.checkpoint.lineage import Claim, EpochRecord, NodeEntry
 from jobcore.checkpoint.log import CommitLog
 from jobcore.checkpoint.paths import RunDirectory, check_epoch, node_names
+from jobcore.checkpoint.pending import Pending, Run, result_of
 from jobcore.checkpoint.reading import is_there
+from jobcore.checkpoint.saves import SavePlan, commit_save
 from jobcore.errors import CheckpointNotFoundError, NotRunError, SupersededError
 from jobcore.graph import BlobReference
 from jobcore.runtime import Session
-from jobcore.store import BackgroundSaver, PendingSave
+from jobcore.store import BackgroundSaver
 from jobcore.tasks import Node, Task, TaskGroup
 
 __all__ = ["Manager"]
@@ -93,7 +95,7 @@ class Manager(ManagerCore):
         names = self._check_nodes(nodes)
         self._nodes = names
         self._move(path_prefix, path_type)
-        self._pending = None
+        self._replace(None)
         self._created = {}
         if retrieve_from_epoch is None:
             self._run = Run(uuid.uuid4().hex, None, self._directory)
@@ -149,6 +151,8 @@ class Manager(ManagerCore):
     def save(self, epoch: int, stop: Mapping[str, Any] | None = None) -> Task | TaskGroup:
         """Return what writes one database per node; `commit` must follow.
 
+        It is the same for every epoch of a run, and saves the one that was asked for last.
+
         Parameters
         ----------
         epoch
@@ -170,13 +174,11 @@ class Manager(ManagerCore):
         epoch = check_epoch("epoch", epoch)
         run, claim = self._claimed("save")
         targets = {node: run.directory.database(node, epoch, claim.generation) for node in self._nodes}
-        pending = Pending("checkpoint_save", epoch, targets)
-        built = {
-            node: self._save_step(node, path, claim, stop or {}, pending) for node, path in targets.items()
-        }
-        group, pending.outputs = self._group("checkpoint_save", built)
-        self._pending = pending
-        return self._wrap(group)
+        group = self._save_group(run)
+        pending = Pending("checkpoint_save", epoch, targets, generation=claim.generation, stop=stop or {})
+        self._replace(pending)
+        run.saving = pending
+        return group
 
     def commit(self, epoch: int, stop: Mapping[str, Any] | None = None) -> EpochRecord:
         """Publish the record of an epoch whose databases were written on every node.
@@ -234,26 +236,20 @@ class Manager(ManagerCore):
                 f"expected epoch {epoch} to be saved on every node, found it missing on {missing}"
             )
 
-        def commit() -> EpochRecord:
-            # All are waited for, also when one has failed: none may go on writing when the epoch is tried again.
-            failed = [error for save in pending.saves.values() if (error := _ended(save)) is not None]
-            if failed:
-                raise failed[0]
-            nodes = {
-                node: NodeEntry(found["file"], found["bytes"], found["digest"], found["blobs"])
-                for node, found in pending.results().items()
-            }
-            record = CommitLog(run.directory).commit(claim, epoch, nodes, stop)
-            run.newest.update((node, run.directory.path / entry.file) for node, entry in nodes.items())
-            return record
-
-        return commit
+        return partial(commit_save, run, claim, pending, stop)
 
     def discard(self, epoch: int) -> None:
         """Remove what a failed save of `epoch` left behind; a committed epoch is never touched."""
-        run = self._running("discard")
+        run, pending = self._running("discard"), self._pending
+        if pending is not None and pending.epoch == epoch:
+            pending.withdraw()
         if run.claim is not None:
             CommitLog(run.directory).discard(run.claim, epoch)
+
+    def abandon_save(self) -> None:
+        """Remove what the last save wrote, if it was not committed."""
+        if self._pending is not None:
+            self._pending.withdraw()
 
     def skipped_blobs(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """Return, by node, (name, reason) of the blobs that the last save left out."""
@@ -330,7 +326,7 @@ class Manager(ManagerCore):
         """
         wanted = frozenset(map(str, blob_names))
         self.last_partial_load = {}
-        self._pending = None
+        self._replace(None)
         found: dict[str, PartialLoad] = {}
         timed = Pending("checkpoint_partial_load", epoch, {})
         try:
@@ -374,29 +370,24 @@ class Manager(ManagerCore):
 
     # -- inside
 
-    def _save_step(
-        self, node: str, path: Path, claim: Claim, stop: Mapping[str, Any], pending: Pending
-    ) -> steps.Step:
-        attributes: dict[str, Any] = {
-            "db_type": self.db_type,
-            "run": claim.run,
-            "node": node,
-            "epoch": pending.epoch,
-            "generation": claim.generation,
-            "stop": dict(stop),
-            "share": self._share,
-        }
-        base = self._running("save").newest.get(node)
-        if self.db_type == "zarr" and base is not None and os.path.isdir(base):  # noqa: PTH112 - Path raises for what may not be looked at
-            attributes["base"] = base
-        if not self.background:
-            return steps.save_step(path, self._selection, attributes, self._policies)
-        saver = self._savers.setdefault(node, BackgroundSaver())
+    def _save_group(self, run: Run) -> Task | TaskGroup:
+        """Return the tasks that save what `run` tells, which are built and compiled once."""
+        key = (self._nodes, self.background, self.db_type)
+        found = run.savers.get(key)
+        if found is None:
+            alone = len(self._nodes) == 1
+            plan = SavePlan(self.db_type, self._selection, self._policies, self._share, alone)
+            built = {node: plan.step(run, node, self._saver_of(node)) for node in self._nodes}
+            found = run.savers[key] = self._wrap(self._group("checkpoint_save", built, outputs=False)[0])
+        return found
 
-        def begun(save: PendingSave) -> None:
-            pending.saves[node] = save
+    def _saver_of(self, node: str) -> BackgroundSaver | None:
+        return self._savers.setdefault(node, BackgroundSaver()) if self.background else None
 
-        return steps.background_save_step(path, self._selection, attributes, saver, begun, self._policies)
+    def _replace(self, pending: Pending | None) -> None:
+        if self._pending is not None:
+            self._pending.withdraw()
+        self._pending = pending
 
     def _claimed(self, method: str, after: int | None = None) -> tuple[Run, Claim]:
         """Return the run and its claim, taken now or checked to be still the newest."""
@@ -429,6 +420,7 @@ class Manager(ManagerCore):
     ) -> Task | TaskGroup:
         directory = RunDirectory.at(path_prefix, self.db_type) if path_prefix else self._directory
         record = self._record(epoch, given, directory)
+        self._replace(None)
         self._created = {node: set() for node in record.nodes}
         targets = {node: directory.path / entry.file for node, entry in record.nodes.items()}
         built = {
@@ -438,12 +430,3 @@ class Manager(ManagerCore):
         group, outputs = self._group(action, built)
         self._pending = Pending(action, epoch, targets, outputs)
         return self._wrap(group)
-
-
-def _ended(save: PendingSave) -> BaseException | None:
-    """Wait for a save, and return what it failed with."""
-    try:
-        save.wait()
-    except Exception:  # noqa: BLE001 - whatever it was, it is the property
-        return save.error
-    return None

@@ -85,7 +85,12 @@ class RunDirectory:
 
     def claim(self, generation: int) -> Path:
         """Return the path of a generation's claim."""
-        return self.path / f"generation.{generation}.json"
+        return self.path / claim_name(generation)
+
+
+def claim_name(generation: int) -> str:
+    """Return the file name of a generation's claim."""
+    return f"generation.{generation}.json"
 
 
 def parse_record(name: str) -> tuple[int, int] | None:

@@ -7,22 +7,14 @@ workspace, so that neither names nor timings enter the node's workspace.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jobcore.checkpoint.lineage import NodeEntry
 from jobcore.checkpoint.reading import ANOTHER_EPOCH, patiently
 from jobcore.errors import CheckpointNotFoundError, FormatError
-from jobcore.store import (
-    BackgroundSaver,
-    PendingSave,
-    WriteResult,
-    check_blobs,
-    open_database,
-    write_database,
-)
+from jobcore.store import check_blobs, open_database
 from jobcore.store.policies import Policies, for_names, skipped_names
 from jobcore.workspace import Workspace
 
@@ -30,14 +22,12 @@ __all__ = [
     "RESULT",
     "Selection",
     "Step",
-    "background_save_step",
     "exists_step",
     "list_step",
     "load_step",
+    "node_workspace",
     "opens",
     "remove_step",
-    "save_step",
-    "saved",
     "stored_names_step",
 ]
 
@@ -89,7 +79,7 @@ def list_step(selection: Selection, policies: Policies | None = None) -> Step:
     """Check that every blob to be saved can be stored, and put out their names."""
 
     def list_blobs(workspace: Workspace) -> None:
-        blobs, _ = selection.split(_node(workspace))
+        blobs, _ = selection.split(node_workspace(workspace))
         own = for_names(policies, blobs)
         check_blobs(blobs, policies=own)
         left_out = skipped_names(own, blobs)
@@ -111,51 +101,6 @@ def stored_names_step(path: Path, entry: NodeEntry) -> Step:
     return list_stored
 
 
-def save_step(
-    path: Path, selection: Selection, attributes: Mapping[str, Any], policies: Policies | None = None
-) -> Step:
-    """Write the node's blobs to a new database at `path`."""
-
-    def save(workspace: Workspace) -> None:
-        begin = time.perf_counter_ns()
-        blobs, left = selection.split(_node(workspace))
-        done = write_database(path, blobs, skipped=left, policies=for_names(policies, blobs), **attributes)
-        workspace.feed(RESULT, saved(path, done, time.perf_counter_ns() - begin))
-
-    return save
-
-
-def background_save_step(
-    path: Path,
-    selection: Selection,
-    attributes: Mapping[str, Any],
-    saver: BackgroundSaver,
-    begun: Callable[[PendingSave], None],
-    policies: Policies | None = None,
-) -> Step:
-    """Copy the node's blobs, and write them to a new database at `path` in the background."""
-
-    def save(workspace: Workspace) -> None:
-        begin = time.perf_counter_ns()
-        blobs, left = selection.split(_node(workspace))
-        begun(saver.save(path, blobs, skipped=left, policies=for_names(policies, blobs), **attributes))
-        workspace.feed(RESULT, {"ns": time.perf_counter_ns() - begin})
-
-    return save
-
-
-def saved(path: Path, done: WriteResult, ns: int) -> dict[str, Any]:
-    """Return what a step that saved puts out."""
-    return {
-        "file": path.name,
-        "bytes": done.size_bytes,
-        "digest": done.digest,
-        "blobs": done.blobs,
-        "skipped": [tuple(pair) for pair in done.skipped],
-        "ns": ns,
-    }
-
-
 def load_step(path: Path, entry: NodeEntry, names: frozenset[str] | None, created: set[str]) -> Step:
     """Load a database, or those of `names` that it holds, into the node's workspace.
 
@@ -167,7 +112,7 @@ def load_step(path: Path, entry: NodeEntry, names: frozenset[str] | None, create
 
     def load(workspace: Workspace) -> None:
         begin = time.perf_counter_ns()
-        target = _node(workspace)
+        target = node_workspace(workspace)
         there = {blob.name for blob in target.local_blobs()}
 
         def read() -> tuple[list[str], list[str]]:
@@ -199,7 +144,7 @@ def remove_step(names: set[str]) -> Step:
     """Remove those of `names` that are there, and forget them."""
 
     def remove(workspace: Workspace) -> None:
-        target = _node(workspace)
+        target = node_workspace(workspace)
         for name in names & {blob.name for blob in target.local_blobs()}:
             target.remove_blob(name)
         names.clear()
@@ -236,7 +181,8 @@ def opens(path: Path, entry: NodeEntry) -> bool:
         return False
 
 
-def _node(workspace: Workspace) -> Workspace:
+def node_workspace(workspace: Workspace) -> Workspace:
+    """Return the workspace of the node that a task of ours runs on."""
     # The managers' tasks are private, so their workspace is a child of the node's.
     parent = workspace.parent
     if parent is None:

@@ -14,15 +14,10 @@ from jobcore.data.limits import (
     ReaderWithLimitBase,
     ReaderWithTimeLimit,
 )
-from jobcore.data.pipeline import (
-    NetProcessor,
-    ProcessingReader,
-    ProcessorOutput,
-    pipe,
-    pipe_and_output,
-    python_processor,
-    python_sink,
-)
+from jobcore.data.pipeline import pipe, pipe_and_output
+from jobcore.data.processing import ProcessingReader
+from jobcore.data.processors import NetProcessor, ProcessorOutput
+from jobcore.data.python_processors import python_processor, python_sink
 from jobcore.data.queues import Queue, QueueWrapper, close_queue, dequeue, enqueue
 from jobcore.data.reader import Pipe, PipedReaderBuilder, Reader, ReaderBuilder, Writer
 from jobcore.data.records import (

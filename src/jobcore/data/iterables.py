@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from jobcore._fast.blob import Blob
 from jobcore._fast.cancel import current_flag
 from jobcore._fast.counter import Counter
+from jobcore.data.converting import converted
 from jobcore.data.reader import Reader
 from jobcore.data.schema import Field, List, Scalar, Struct, as_field
 from jobcore.errors import BlobKindError, BlobValueError, BuildError
@@ -48,7 +49,7 @@ class _Source:
         elif _indexed(source):
             self._open = self._from_sequence
         elif hasattr(source, "__iter__"):
-            self._open = lambda position: _skipped(iter(source), position)
+            self._open = lambda position: self._skipped(iter(source), position)
         elif callable(source):
             self._open = self._from_factory(source)
         else:
@@ -58,6 +59,8 @@ class _Source:
 
     def _from_sequence(self, position: int) -> Iterator[Any]:
         # By index, so that nothing is made that was read already. It may grow meanwhile.
+        if position > len(self._source):
+            raise self._shorter(position, len(self._source))
         while position < len(self._source):
             yield self._source[position]
             position += 1
@@ -71,7 +74,26 @@ class _Source:
             )
         if takes_position:
             return lambda position: iter(function(position))
-        return lambda position: _skipped(iter(function()), position)
+        return lambda position: self._skipped(iter(function()), position)
+
+    def _skipped(self, items: Iterator[Any], position: int) -> Iterator[Any]:
+        return self._behind(items, position) if position else items
+
+    def _behind(self, items: Iterator[Any], position: int) -> Iterator[Any]:
+        flag = current_flag()
+        for number in range(position):
+            if flag is not None:
+                flag.check()
+            if next(items, self) is self:
+                raise self._shorter(position, number)
+        yield from items
+
+    def _shorter(self, position: int, found: int) -> BlobValueError:
+        # As the end of the data it would end a job that goes on after a resume, without a word.
+        return BlobValueError(
+            f"expected at least {position} items of {self.name}, as many as were read before, found {found}",
+            hint="go on with the source that was read, or put the position back to 0",
+        )
 
     def first(self) -> Any:
         """Return the first item, and keep what it came from for the first reading.
@@ -94,6 +116,8 @@ class _Source:
 
     def open(self, position: int, taken: int) -> Iterator[Any]:
         """Return the items from a position on; `taken`: how many this reader has taken so far."""
+        if position < 0:
+            raise BlobValueError(f"expected a position of at least 0 in {self.name}, found {position}")
         kept, self._kept = self._kept, None
         if kept is not None and position == 0 and taken == 0:
             return chain([kept[0]], kept[1])
@@ -118,10 +142,6 @@ def _required_arguments(function: Callable[..., Any]) -> int:
         return 0
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in positional and p.default is p.empty for p in parameters)
-
-
-def _skipped(items: Iterator[Any], position: int) -> Iterator[Any]:
-    return islice(items, position, None) if position else items
 
 
 class _Handle:
@@ -153,13 +173,19 @@ class _Handle:
         if self._next is None and not self._over:
             try:
                 item = next(self._items)
-                self._next = self._columns(item)
             except StopIteration:
                 self._over = True
                 # A loader at its end has no more use for its workers.
                 self._items = iter(())
+                return None
             except BaseException:
                 # A generator that raised has ended: the next run opens the source at this item again.
+                self._items = None
+                raise
+            try:
+                # Apart from the above: a StopIteration of an item is no end of the source.
+                self._next = self._columns(item)
+            except BaseException:
                 self._items = None
                 raise
         return self._next
@@ -185,6 +211,10 @@ class IterableReader(Reader):
         super().__init__(
             _schema_of(self._source.first()) if schema is None else as_field(schema).clone_schema()
         )
+        if not self.schema().field_names():
+            raise BuildError(
+                f"expected at least one column in the records of {self._source.name}, found {self._schema!r}"
+            )
         self.name = self._source.name if name is None else name
         self._handle = _Handle(self._source, self.schema())
         self.position = None if position_blob is None else BlobReference(scoped(position_blob))
@@ -354,8 +384,9 @@ def _flatten(field: Field, item: Any, path: str, into: list[Any]) -> None:
     names = [name for name, _ in children]
     parts: list[Any]
     if isinstance(item, Mapping):
-        missing = [name for name in names if name not in item]
-        if missing:
+        if any(name not in item for name in names):
+            item = _by_path(item)
+        if any(name not in item for name in names):
             raise BlobValueError(
                 f"record{path}: expected the fields {names}, found {[str(key) for key in item]}"
             )
@@ -377,6 +408,16 @@ def _flatten(field: Field, item: Any, path: str, into: list[Any]) -> None:
         _flatten(child, part, f"{path}:{name}" if path else f" {name}", into)
 
 
+def _by_path(item: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a mapping as a schema sees it: its keys as text, and fields of fields for those with a colon."""
+    found: dict[str, Any] = {}
+    for key, value in item.items():
+        name, colon, rest = str(key).partition(":")
+        inner = found.get(name)
+        found[name] = value if not colon else {**(inner if isinstance(inner, Mapping) else {}), rest: value}
+    return found
+
+
 def _children(field: Field) -> list[tuple[str, Field]] | None:
     if isinstance(field, Struct):
         return field.get_children()
@@ -387,9 +428,7 @@ def _children(field: Field) -> list[tuple[str, Field]] | None:
 
 def _array(value: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
     try:
-        # Text is not cut to a width.
-        wanted = dtype if dtype is None else dtype.base.kind if dtype.base.kind in "US" else dtype.base
-        array: NDArray[Any] = np.asarray(value, wanted)
+        array = converted(value, dtype)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         what = f"column {name!r}" if name else "a record"
         raise BlobValueError(

@@ -12,7 +12,7 @@ from jobcore.errors import BuildError
 from jobcore.graph import BlobReference, ExecutionStep, NameRoot, Net, execution_step, scoped
 from jobcore.graph.blobref import BlobsLike, as_references
 from jobcore.graph.control import LOCAL_SETUP, positive_count
-from jobcore.graph.names import check_name
+from jobcore.graph.names import NameAllocator, check_name
 from jobcore.workspace import Blob
 
 __all__ = ["Queue", "QueueReader", "QueueWrapper", "QueueWriter", "close_queue", "dequeue", "enqueue"]
@@ -276,7 +276,8 @@ class Queue(QueueWrapper):
         super().__init__("queue", schema, num_dequeue_records)
         self._obj_key = LOCAL_SETUP
         self._queue = None
-        self._made = False
+        # The group, by its names, and the node that have it.
+        self._made: tuple[NameAllocator, str] | None = None
         self.capacity = positive_count(capacity, "capacity")
         self.name = check_name(name, "queue name")
 
@@ -301,12 +302,15 @@ class Queue(QueueWrapper):
                 f"{self._num_writers} writers: the others would wait for ever",
                 hint="pipe into it and out of it in one task group; a processor that returns no record ends a pipe",
             )
-        if self._made:
+        root = NameRoot.deciding()
+        # The same again where the compiling of the group did not come to its end before.
+        place = (NameAllocator() if root is None else root.names, net.name.rpartition("/")[0])
+        if self._made is not None and (self._made[0] is not place[0] or self._made[1] != place[1]):
             raise BuildError(
                 f"expected {self!r} in one task group and on one node, found it in another one",
                 hint="make a queue for each: a record cannot pass from one to the other",
             )
-        self._made = True
+        self._made = place
         net.CreateBlobsQueue(
             [],
             self.queue,

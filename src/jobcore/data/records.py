@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jobcore.data.converting import converted
 from jobcore.data.schema import Field, List, Scalar, Struct, as_field
 from jobcore.errors import BuildError
 from jobcore.graph import BlobReference, Net
@@ -228,9 +229,8 @@ def _in_order(schema: Field, arrays: Mapping[str, object] | Iterable[object]) ->
 
 def _column(name: str, dtype: np.dtype[Any] | None, value: Any) -> np.ndarray[Any, Any]:
     try:
-        # Not np.asarray(value, dtype): NumPy would repeat each number to fill the shape of a dtype that has one.
-        column: np.ndarray[Any, Any] = np.asarray(value, None if dtype is None else dtype.base)
-    except (TypeError, ValueError, OverflowError) as error:
+        column = converted(value, dtype)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise BuildError(
             f"column {name!r}: expected rows of {dtype}, found {value!r:.80}: {error}"
         ) from error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 from jobcore.errors import BuildError
 
-__all__ = ["check_step_function", "function_name"]
+__all__ = ["check_runs", "check_step_function", "function_name"]
 
 
 def function_name(function: object) -> str:
@@ -16,6 +17,26 @@ def function_name(function: object) -> str:
     if isinstance(name, str) and name and name != "<lambda>":
         return name
     return "function" if name else type(function).__name__
+
+
+def check_runs(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Return `function` if it can be called, and a call runs its body.
+
+    Raises
+    ------
+    BuildError
+        It is not callable, or a generator or coroutine function.
+    """
+    if not callable(function):
+        raise BuildError(f"{what}: expected a callable, found {type(function).__name__}: {function!r}")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise BuildError(
+            f"{what}: {function!r} is a coroutine function; calling it would not run it",
+            hint="pass a plain function that calls asyncio.run",
+        )
+    if inspect.isgeneratorfunction(function):
+        raise BuildError(f"{what}: {function!r} is a generator function; calling it would not run it")
+    return function
 
 
 def check_step_function(
@@ -29,15 +50,7 @@ def check_step_function(
         It cannot, it is not callable, or a call would not run its body: a generator or a coroutine
         function.
     """
-    if not callable(function):
-        raise BuildError(f"{what}: expected a callable, found {type(function).__name__}: {function!r}")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise BuildError(
-            f"{what}: {function!r} is a coroutine function; calling it would not run it",
-            hint="pass a plain function that calls asyncio.run",
-        )
-    if inspect.isgeneratorfunction(function):
-        raise BuildError(f"{what}: {function!r} is a generator function; calling it would not run it")
+    check_runs(function, what)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -6,6 +6,7 @@ any number of tasks and instances may read by one cursor: each row goes to one o
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from jobcore.workspace import Blob
 
 __all__: list[str] = []
 
+_CONSISTENT = "the op CheckDatasetConsistency looks at all columns"
 _BATCH = integer(minimum=1, default=1, doc="How many rows at most.")
 _ENFORCE = boolean(default=False, doc="Leave rows that are too few for a whole batch.")
 
@@ -64,7 +66,21 @@ def _cursor(ctx: OpContext) -> tuple[ColumnTree, list[int]]:
     value = blob.value
     if blob.kind != "state" or not isinstance(value, dict) or value.keys() != {"fields", "offsets"}:
         raise wrong_kind(ctx, blob, "a cursor")
-    return column_tree(tuple(value["fields"])), list(value["offsets"])
+    fields, offsets = value["fields"], value["offsets"]
+    try:
+        if not all(type(name) is str for name in fields):
+            raise ValueError("a name of a column is no text")
+        tree, places = column_tree(tuple(fields)), list(map(operator.index, offsets))
+    except (TypeError, ValueError) as error:
+        raise BlobValueError(
+            f"{ctx.op.call()}: expected a cursor in {blob.name!r}, found a state: {error}"
+        ) from error
+    if len(places) != tree.levels or min(places) < 0:
+        raise BlobValueError(
+            f"{ctx.op.call()}: expected in cursor {blob.name!r} a place of at least 0 for each of {tree.levels} "
+            f"levels, found {offsets!r:.80}"
+        )
+    return tree, places
 
 
 def _check_columns(ctx: OpContext, tree: ColumnTree, found: int) -> None:
@@ -144,7 +160,10 @@ def read_next_batch(ctx: OpContext) -> None:
         _check_columns(ctx, tree, len(ctx.inputs) - 1)
         columns = column_views(ctx, 1)
         count = _batch(ctx, len(columns[0]) - start[0])
-        end = tree.advance(columns, start, count)
+        try:
+            end = tree.advance(columns, start, count)
+        except ValueError as error:
+            raise BlobValueError(f"{ctx.op.call()}: {error}", hint=_CONSISTENT) from error
         if count:
             _move(ctx.inputs[0], end)
     for output, part in zip(ctx.outputs, tree.cut(columns, start, end), strict=True):

@@ -1,7 +1,8 @@
 """Queues between tasks: of records (any blobs) and of rows (tensors, put in and taken out in batches of any size).
 
-A queue is a handle in a transient blob: it is shared by whoever reads that blob, and never checkpointed. An op that
-waits ends when its task group is cancelled.
+A queue is a blob of a kind of its own, which is transient: it is shared by whoever reads that blob, and never
+checkpointed. An op that waits ends when its task group is cancelled. What goes through is in the statistics of the
+process, as ``<queue>/queue_dequeued_records`` and so on; see `QueueTotals.read`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from jobcore.graph.args import boolean, integer, optional, sequence, text
 from jobcore.graph.kernels import wrong_kind
 from jobcore.graph.op import Op, OpContext
 from jobcore.graph.registry import REQUIRED, ArgSpec, register_op
+from jobcore.statistics import stat_registry
 from jobcore.workspace import Blob, Workspace
 
 __all__: list[str] = []
@@ -76,6 +78,7 @@ def _install(ctx: OpContext, queue: BlobQueue | RebatchingQueue, unique: bool) -
             hint="give the queue a name of its own, or leave enforce_unique_name out",
         )
     output.feed(queue, transient=True)
+    stat_registry().watch(output.name, queue.totals)
     if isinstance(before, (BlobQueue, RebatchingQueue)):
         # Nobody finds it any more; who still waits at it would wait for ever.
         before.close()

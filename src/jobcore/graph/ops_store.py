@@ -1,4 +1,4 @@
-"""Checkpoint databases from inside a net: Save, Load and DBExists.
+"""Checkpoint databases from inside a net: Save, Checkpoint, Load and DBExists.
 
 Names in a database are absolute: the name scope of the building program goes into the blob names of the op
 and into nothing else.
@@ -15,10 +15,10 @@ import numpy as np
 from jobcore._fast.counter import Counter
 from jobcore._rng import RNG, rng_algorithm, rng_restore, rng_state
 from jobcore.errors import BuildError, CheckpointNotFoundError, FormatError, MismatchError
-from jobcore.graph.args import boolean, path, sequence, text
+from jobcore.graph.args import boolean, integer, path, sequence, text
 from jobcore.graph.kernels import wrong_kind
 from jobcore.graph.op import Op, OpContext
-from jobcore.graph.registry import register_op
+from jobcore.graph.registry import register_op, schema
 from jobcore.store import open_database, write_database
 from jobcore.store.containers import known_types
 from jobcore.workspace import Blob
@@ -84,6 +84,10 @@ def save(ctx: OpContext) -> None:
     Inputs: the blobs, each of a kind that can be stored; no output. Transient blobs can be named too. A file
     that is there already is a SaveError unless ``overwrite`` is set.
     """
+    _save(ctx, ctx.args["db"])
+
+
+def _save(ctx: OpContext, path: str) -> None:
     values: dict[str, object] = {}
     for name, blob in zip(saved_names(ctx.op), ctx.inputs, strict=True):
         if blob.kind == "empty":
@@ -91,7 +95,57 @@ def save(ctx: OpContext) -> None:
         # The value and not the blob: what is asked for by name must be stored or be an error, while a
         # database leaves out transient blobs and timers that it merely comes across.
         values[name] = blob.value
-    write_database(ctx.args["db"], values, db_type=ctx.args["db_type"], overwrite=ctx.args["overwrite"])
+    write_database(path, values, db_type=ctx.args["db_type"], overwrite=ctx.args["overwrite"])
+
+
+def _numbered(pattern: str, iteration: int) -> str:
+    return pattern % iteration
+
+
+def _check_checkpoint(op: Op) -> None:
+    pattern = op.args["db"]
+    try:
+        told_apart = _numbered(pattern, 1) != _numbered(pattern, 2)
+    except (TypeError, ValueError) as error:
+        raise BuildError(
+            f"argument 'db': expected a path with one place for the iteration, such as 'run/%08d.zarr.zip', found "
+            f"{pattern!r} ({error})"
+        ) from None
+    if not told_apart:
+        # All would be one file, and the second one be refused after a night of training.
+        raise BuildError(
+            f"argument 'db': expected a place for the iteration, such as %08d, found {pattern!r}"
+        )
+    _check_save(op)
+
+
+_CHECKPOINT: dict[str, Any] = {
+    "num_inputs": (1, None),
+    "num_outputs": 0,
+    "args": {
+        "db": path(doc="Path of each database, with a place for the iteration: `run/%08d.zarr.zip`."),
+        "every": integer(minimum=1, default=1, doc="Save when this divides the iteration."),
+        **{name: spec for name, spec in schema("Save").args.items() if name != "db"},
+    },
+    "check": _check_checkpoint,
+}
+
+
+@register_op("Snapshot", **_CHECKPOINT)
+@register_op("Checkpoint", **_CHECKPOINT)
+def checkpoint(ctx: OpContext) -> None:
+    """Save blobs at some iterations, each time to a database of its own; Checkpoint and Snapshot are one.
+
+    Inputs: the iteration, a single integer as Iter and AtomicIter make it, then the other blobs; no output. When
+    ``every`` divides the iteration, all inputs are saved as by Save, and else nothing is done.
+    """
+    first = ctx.inputs[0]
+    value = first.fetch() if first.kind == "tensor" else None
+    if not isinstance(value, np.ndarray) or value.size != 1 or value.dtype.kind not in "iu":
+        raise wrong_kind(ctx, first, "a single integer")
+    iteration = int(value.reshape(()))
+    if iteration % ctx.args["every"] == 0:
+        _save(ctx, _numbered(ctx.args["db"], iteration))
 
 
 def _check_load(op: Op) -> None:

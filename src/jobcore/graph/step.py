@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutionStep", "StepFunction", "Steppable", "execution_step", "to_execution_step"]
 
+# Compiling and running go into a step by some frames for each level, and what calls them has frames of its own: further
+# down the stack would end anywhere, in the middle of a run.
+MAX_DEPTH = 100
+
 StepFunction: TypeAlias = "Callable[[Workspace], object]"
 """A plain callable as a step: it gets the workspace; what it returns is ignored."""
 
@@ -157,6 +161,7 @@ class ExecutionStep:
         self.function = None if function is None else check_step_function(function, f"step {name!r}")
         self._nets: list[Net] = []
         self._substeps: list[ExecutionStep] = []
+        self._depth = 1
         own_nets: Iterable[Net] = (nets,) if isinstance(nets, Net) else () if nets is None else nets
         for net in own_nets:
             self.add_net(net)
@@ -219,7 +224,8 @@ class ExecutionStep:
         Raises
         ------
         BuildError
-            This step is frozen, is `step` itself, or holds nets or a callable.
+            This step is frozen, is `step` itself, or holds nets or a callable; or more than 100 steps would be inside
+            each other.
         """
         self._assert_open("a substep")
         if not isinstance(step, ExecutionStep):
@@ -231,6 +237,13 @@ class ExecutionStep:
             raise BuildError(f"step {self.name!r}: a step with nets or a function cannot take a substep")
         if step is self:
             raise BuildError(f"step {self.name!r}: a step cannot be a part of itself")
+        if step._depth >= MAX_DEPTH:
+            raise BuildError(
+                f"step {self.name!r}: expected at most {MAX_DEPTH} steps and blocks inside each other, found one more: "
+                f"{step.name!r} built at {step.built_at or '?'}",
+                hint="write a loop or a callable that does the inner ones",
+            )
+        self._depth = max(self._depth, step._depth + 1)
         # Freezing the part also rules out cycles: a frozen step can never be given its own parent.
         step.freeze(f"step {self.name!r}")
         self._substeps.append(step)

@@ -54,12 +54,7 @@ class ColumnTree:
         sizes = [-1] * self.levels
         sizes[0] = len(columns[0]) if columns else 0
         for level, (_, lengths) in enumerate(self.parents, 1):
-            column = columns[lengths]
-            if column.ndim != 1 or column.dtype.kind not in "iu":
-                raise ValueError(
-                    f"column {self.fields[lengths]!r}: expected lengths, 1-D integers, "
-                    f"found {column.dtype} {column.shape}"
-                )
+            column = self._lengths(lengths, columns)
             if column.size and column.min() < 0:
                 raise ValueError(f"column {self.fields[lengths]!r}: a length is negative")
             sizes[level] = int(column.sum())
@@ -73,12 +68,35 @@ class ColumnTree:
         return sizes
 
     def advance(self, columns: Columns, start: Sequence[int], count: int) -> list[int]:
-        """Return where each level stands `count` rows behind `start`."""
+        """Return where each level stands `count` rows behind `start`.
+
+        Raises
+        ------
+        ValueError
+            Lengths on the way are no lengths, or a column ends before.
+        """
         ends = list(start)
         ends[0] += count
         for level, (parent, lengths) in enumerate(self.parents, 1):
-            ends[level] += int(columns[lengths][start[parent] : ends[parent]].sum())
+            passed = self._lengths(lengths, columns)[start[parent] : ends[parent]]
+            if passed.size and passed.min() < 0:
+                raise ValueError(f"column {self.fields[lengths]!r}: a length is negative")
+            ends[level] += int(passed.sum())
+        for name, level, column in zip(self.fields, self.level_of, columns, strict=True):
+            # To cut it would give fewer items than the lengths say, and nobody would know.
+            if len(column) < ends[level] > start[level]:
+                raise ValueError(
+                    f"column {name!r}: expected {ends[level]} items at least, found {len(column)}"
+                )
         return ends
+
+    def _lengths(self, number: int, columns: Columns) -> NDArray[Any]:
+        column = columns[number]
+        if column.ndim != 1 or column.dtype.kind not in "iu":
+            raise ValueError(
+                f"column {self.fields[number]!r}: expected lengths, 1-D integers, found {column.dtype} {column.shape}"
+            )
+        return column
 
     def cut(self, columns: Columns, start: Sequence[int], end: Sequence[int]) -> list[NDArray[Any]]:
         """Return the part of each column between two places, as views."""

@@ -66,7 +66,10 @@ class CancelToken:
         Raises
         ------
         ExceptionGroup
-            Callbacks raised; all the others were called nevertheless.
+            Callbacks raised (a ``BaseExceptionGroup`` when one raised no ``Exception``); all the others were called
+            nevertheless.
+        KeyboardInterrupt, SystemExit
+            Raised into the main thread meanwhile. The next call goes on where this one was.
         """
         with self._lock:
             first = self._reason is None
@@ -76,7 +79,7 @@ class CancelToken:
             self.flag.set(self._reason or "")
         # One by one, outside the lock: a callback may use this token, and a call that was interrupted here is
         # taken up by the next one, so that nobody is left waiting.
-        errors: list[Exception] = []
+        errors: list[BaseException] = []
         while True:
             with self._lock:
                 if not self._callbacks:
@@ -84,10 +87,12 @@ class CancelToken:
                 callback = self._callbacks.pop(next(iter(self._callbacks)))
             try:
                 callback()
-            except Exception as error:  # noqa: BLE001 - raised below, when everybody has been told
+            except BaseException as error:
+                if _interrupts(error):
+                    raise error from (_failed(errors) if errors else error.__cause__)
                 errors.append(error)
         if errors:
-            raise ExceptionGroup("callbacks of a cancelled token failed", errors)
+            raise _failed(errors)
         return first
 
     @property
@@ -206,6 +211,18 @@ class _OutsideToken(CancelToken):
         return _nothing
 
 
+def _failed(errors: list[BaseException]) -> BaseExceptionGroup:
+    return BaseExceptionGroup("callbacks of a cancelled token failed", errors)
+
+
+def _interrupts(error: BaseException) -> bool:
+    """Tell whether an exception may be that of a signal: in the main thread alone, it is no failure of a callback."""
+    return (
+        isinstance(error, (KeyboardInterrupt, SystemExit))
+        and threading.get_ident() == threading.main_thread().ident
+    )
+
+
 def _nothing() -> None:
     return None
 
@@ -254,10 +271,16 @@ def sleep(seconds: float) -> None:
     ------
     Cancelled
         The group is being cancelled, or was before the call.
-    ValueError
+    ValueError, TypeError
         `seconds` is negative or not a number.
     """
-    if not seconds >= 0:
+    try:
+        enough = seconds >= 0
+    except TypeError:
+        raise TypeError(
+            f"expected a number of seconds, found {type(seconds).__name__}: {seconds!r}"
+        ) from None
+    if not enough:
         raise ValueError(f"expected seconds of at least 0, found {seconds!r}")
     token = _current.get()
     token.wait(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -240,11 +241,13 @@ class _Compiled:
     object's own affair, and ordinary garbage.
     """
 
-    __slots__ = ("_owner", "found")
+    __slots__ = ("_owner", "found", "lock")
 
     def __init__(self, owner: object) -> None:
         self._owner = weakref.ref(owner)
         self.found: dict[Hashable, CompiledGroup] = {}
+        # Set-up objects are called once: a second thread waits for what the first one makes.
+        self.lock = threading.RLock()
 
     def belongs_to(self, owner: object) -> bool:
         """Tell whether this is `owner`'s own, and not that of an object which `owner` is a shallow copy of."""
@@ -260,6 +263,8 @@ def _nothing() -> None:
 
 
 _ATTRIBUTE = "_jobcore_compiled"
+# Guards the making of a `_Compiled`: two threads get the same.
+_lock = threading.RLock()
 _CACHED = (TaskGroup, Task, Plan, ExecutionStep, Net, NetBuilder)
 
 
@@ -281,11 +286,16 @@ def compile_cached(
     attributes = vars(runnable)
     compiled = attributes.get(_ATTRIBUTE)
     if compiled is None or not compiled.belongs_to(runnable):
-        compiled = attributes[_ATTRIBUTE] = _Compiled(runnable)
+        with _lock:
+            compiled = attributes.get(_ATTRIBUTE)
+            if compiled is None or not compiled.belongs_to(runnable):
+                compiled = attributes[_ATTRIBUTE] = _Compiled(runnable)
     node = None if isinstance(runnable, (TaskGroup, Task)) else Node.current().name
     key = (session_class, as_workspace_type(workspace_type), node)
     found: CompiledGroup | None = compiled.found.get(key)
     if found is None:
-        # Two threads may both compile it; the first one's counts for both.
-        found = compiled.found.setdefault(key, compile_runnable(runnable, workspace_type))
+        with compiled.lock:
+            found = compiled.found.get(key)
+            if found is None:
+                found = compiled.found[key] = compile_runnable(runnable, workspace_type)
     return found

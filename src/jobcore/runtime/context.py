@@ -86,6 +86,13 @@ class StepContext:
         """Report a failure to the run: everybody is told to stop."""
         self._report(failure)
 
+    def stop(self, place: Place, reason: str) -> None:
+        """Cancel the token that the step itself looks at; what its callbacks raise is a failure at `place`."""
+        try:
+            self.token.cancel(reason)
+        except BaseExceptionGroup as error:
+            self.fail(self.blame(place, error))
+
     def failed(self, place: Place, error: BaseException) -> Unwind:
         """Report that `error` came out of the step or op at `place`; return what is to be raised instead."""
         self.fail(self.blame(place, error))

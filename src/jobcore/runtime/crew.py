@@ -254,6 +254,9 @@ class Crew:
             # However early or late the interruption came, no member begins from here on.
             self._preparing = False
             self.cancel(INTERRUPTED)
+        if len(self._names) == 1 and 0 in self._state.running:
+            # It ran in this thread, which has left it: the interruption came just before its work, or just after.
+            self._tell(0, self._state.task_cancelled, 0, INTERRUPTED)
         if self.working:
             self._left = True
         else:
@@ -349,7 +352,8 @@ class Crew:
     def _cancel_token(self, member: int, reason: str) -> None:
         try:
             self.token.cancel(reason)
-        except Exception as error:  # noqa: BLE001 - a callback of the token; kept as a failure
+        except BaseExceptionGroup as error:
+            # Callbacks of the token; in a member nobody else would hear of them.
             self._keep(self._blamed(member, error))
 
 

@@ -10,10 +10,10 @@ from jobcore._fast.program import Program
 from jobcore.graph import Guard, Loop, OpContext, When, While
 from jobcore.runtime.conditions import read_condition, read_count, read_stop_blob, set_flag, set_index
 from jobcore.runtime.context import StepContext
-from jobcore.runtime.crew import Crew, Unwind
+from jobcore.runtime.crew import BARE, Crew, Unwind
 from jobcore.runtime.program import NetProgram, OpProgram, Part, Place, StepProgram, StopProgram
 from jobcore.runtime.reporters import run_beside
-from jobcore.runtime.shield import run_shielded
+from jobcore.runtime.shield import Shielded
 from jobcore.runtime.state import Status
 from jobcore.tracing import SpanStack, active_trace, span
 from jobcore.workspace import Workspace
@@ -73,20 +73,30 @@ def _run_framed(step: StepProgram, workspace: Workspace, context: StepContext) -
     """Run what comes before, the rounds, and in any case what comes after."""
     context.token.check()
     well = stopped = False
+    after = Shielded(step.exit, workspace, context, run_step)
     try:
-        for block in step.init:
-            run_step(block, workspace, context)
-        if step.reporters:
-            stopped = run_beside(
-                step.reporters, workspace, context, run_step, lambda: _run_rounds(step, workspace, context)
-            )
-        else:
-            stopped = _run_rounds(step, workspace, context)
-        well = True
-    finally:
-        # What is under way comes out in any case: an interruption is more than a failure of this.
-        if not run_shielded(step.exit, workspace, context, run_step) and well:
-            raise Unwind(context.token.reason or "")
+        try:
+            for block in step.init:
+                run_step(block, workspace, context)
+            if step.reporters:
+                stopped = run_beside(
+                    step.reporters,
+                    workspace,
+                    context,
+                    run_step,
+                    lambda: _run_rounds(step, workspace, context),
+                )
+            else:
+                stopped = _run_rounds(step, workspace, context)
+            well = True
+        finally:
+            # What is under way comes out in any case: an interruption is more than a failure of this.
+            if not after.finish() and well:
+                raise Unwind(context.token.reason or "")
+    except BARE:
+        # It may have come just before the first of these.
+        after.finish()
+        raise
     return stopped
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from jobcore.errors import Cancelled, ClosedError, TaskFailure, TaskGroupError
+from jobcore.errors import BlobNotFoundError, Cancelled, ClosedError, TaskFailure, TaskGroupError
 from jobcore.runtime.cancel import CancelToken, current_token, enter_token
 from jobcore.runtime.compile import CompiledGroup, CompiledTask
 from jobcore.runtime.context import StepContext
@@ -146,7 +146,7 @@ class _GroupRun:
         for task, output in self.group.outputs:
             workspace = self._own.get(task, self._shared[task.node])
             try:
-                values.append((output, [_read(name, workspace) for name in output.names]))
+                values.append((output, [_read(name, workspace, task) for name in output.names]))
             except Exception as error:  # noqa: BLE001 - reported as the task's failure, below
                 place = f"output {', '.join(output.names)}"
                 failures.append(TaskFailure(task.node, task.name, place, None, error))
@@ -191,9 +191,16 @@ def _declare(task: CompiledTask, workspace: Workspace) -> None:
                 workspace.create_blob(name).transient = True
 
 
-def _read(name: str, workspace: Workspace) -> object:
+def _read(name: str, workspace: Workspace, task: CompiledTask) -> object:
     """Return a copy of a blob, or None when it is missing or empty."""
     if not workspace.has_blob(name):
+        if task.num_instances > 1:
+            # None would look like a value that nobody made, where there were several.
+            raise BlobNotFoundError(
+                f"expected a blob {name!r} that the task has, found none; what each of the {task.num_instances} "
+                "instances makes is its own, and goes with it",
+                hint="make the blob in ops.task_init and let the instances write into it, or make it in ops.task_exit",
+            )
         return None
     blob = workspace.blob(name)
     return None if blob.kind == "empty" else blob.fetch()

@@ -11,7 +11,7 @@ from jobcore.errors import Cancelled, TaskFailure
 from jobcore.runtime.cancel import CancelToken, enter_token
 from jobcore.runtime.context import StepContext
 from jobcore.runtime.execute import run_step
-from jobcore.runtime.program import NodeProgram
+from jobcore.runtime.program import NodeProgram, Place
 from jobcore.runtime.reporters import Reporters
 from jobcore.runtime.roster import Roster
 from jobcore.runtime.shield import drain, run_shielded
@@ -76,7 +76,8 @@ class LocalBlocks:
                 self._init(node)
         except Cancelled:
             # Reported, or the order of somebody outside. No task begins: their crew looks at the token.
-            self._token.cancel("the local init did not run to its end")
+            node = self._nodes[len(self._endings) - 1] if self._endings else self._nodes[0]
+            self._context(node, "local_init").stop(Place("", None), "the local init did not run to its end")
             return
         for node in self._nodes:
             if node.reporters:

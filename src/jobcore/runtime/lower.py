@@ -248,13 +248,19 @@ class _Code:
         self.put("store_bool", outputs=(name,), constant=value, payload=(place, name, set_flag))
 
     def _op(self, program: OpProgram) -> None:
-        op = program.op
+        op, constant = program.op, _constant(program.op)
+        # A move empties blobs, which no native kernel does; one that looked at them would even prevent it.
+        python_only = constant is False and op.type in (
+            "EnqueueBlobs",
+            "SafeEnqueueBlobs",
+            "SafeDequeueBlobs",
+        )
         self.put(
             "op",
             inputs=op.inputs,
             outputs=op.outputs,
-            kernel=schema(op.type).native,
-            constant=_constant(op),
+            kernel=None if python_only else schema(op.type).native,
+            constant=None if python_only else constant,
             payload=(program.place, program.kernel, op, OpContext),
         )
 
@@ -277,6 +283,13 @@ def _constant(op: Op) -> bool | int | float | None:
     if op.type == "ConstantFill" and op.args["shape"] == ():
         value, dtype = op.args["value"], op.args["dtype"]
         return _scalar(value if dtype is None else value.astype(dtype))
+    # Of a queue: whether there is no more to it than to copy, and to wait.
+    if op.type in ("EnqueueBlobs", "SafeEnqueueBlobs"):
+        return not op.args["move"]
+    if op.type == "DequeueBlobs":
+        return not op.args["timeout_secs"]
+    if op.type == "SafeDequeueBlobs":
+        return bool(op.args["num_records"] == 1)
     return None
 
 

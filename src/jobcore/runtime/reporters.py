@@ -10,8 +10,8 @@ from contextvars import copy_context
 from jobcore.errors import Cancelled, TaskFailure
 from jobcore.runtime.cancel import CancelToken
 from jobcore.runtime.context import StepContext
-from jobcore.runtime.crew import Unwind
-from jobcore.runtime.program import ReporterProgram
+from jobcore.runtime.crew import BARE, Unwind
+from jobcore.runtime.program import Place, ReporterProgram
 from jobcore.runtime.shield import RunStep, drain, run_one
 from jobcore.runtime.state import because
 from jobcore.runtime.threads import WorkThread
@@ -83,17 +83,18 @@ class Reporters:
 class _Failures:
     """Where failures of one reporter go. Apart from the reporter, or the two would hold each other."""
 
-    __slots__ = ("_outer", "any")
+    __slots__ = ("_outer", "_place", "any")
 
-    def __init__(self, outer: StepContext) -> None:
+    def __init__(self, outer: StepContext, place: Place) -> None:
         self._outer = outer
+        self._place = place
         self.any = False
 
     def report(self, failure: TaskFailure) -> None:
         self.any = True
         self._outer.fail(failure)
         # Inside an exit block the run's own token says nothing to those beside it.
-        self._outer.token.cancel(because(failure))
+        self._outer.stop(self._place, because(failure))
 
 
 class _Reporter:
@@ -107,7 +108,7 @@ class _Reporter:
         self.name = f"{outer.label} / {program.step.place.path}"
         self._program = program
         self._workspace = workspace
-        self._failures = _Failures(outer)
+        self._failures = _Failures(outer, program.step.place)
         self._context = StepContext(
             outer.node,
             outer.task,
@@ -174,11 +175,16 @@ def run_beside(
     reporters = Reporters(programs, workspace, context, run)
     well = done = False
     try:
-        reporters.start()
-        stopped = work()
-        done = True
-    finally:
-        well = reporters.finish()
-        if done and not well:
-            raise Unwind(context.token.reason or "")
+        try:
+            reporters.start()
+            stopped = work()
+            done = True
+        finally:
+            well = reporters.finish()
+            if done and not well:
+                raise Unwind(context.token.reason or "")
+    except BARE:
+        # It may have come just before they were told; they would wait for that for ever, and the process for them.
+        reporters.finish()
+        raise
     return stopped

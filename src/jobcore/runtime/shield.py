@@ -14,9 +14,40 @@ from jobcore.runtime.crew import BARE
 from jobcore.runtime.program import StepProgram
 from jobcore.workspace import Workspace
 
-__all__ = ["RunStep", "drain", "run_shielded"]
+__all__ = ["RunStep", "Shielded", "drain", "run_one", "run_shielded"]
 
 RunStep = Callable[[StepProgram, Workspace, StepContext], bool]
+
+
+class Shielded:
+    """Exit blocks that are to run, each once; see `run_shielded`."""
+
+    __slots__ = ("_left", "_well")
+
+    def __init__(
+        self, blocks: Sequence[StepProgram], workspace: Workspace, context: StepContext, run: RunStep
+    ) -> None:
+        self._well = True
+        self._left: deque[Callable[[], object]] = deque(
+            partial(self._one, block, workspace, context, run) for block in blocks
+        )
+
+    def _one(self, block: StepProgram, workspace: Workspace, context: StepContext, run: RunStep) -> None:
+        if not run_one(block, workspace, context, run):
+            self._well = False
+
+    def finish(self) -> bool:
+        """Run those that have not begun, in order; return whether all have ended well. May be repeated.
+
+        Raises
+        ------
+        KeyboardInterrupt, SystemExit
+            Raised into the calling thread meanwhile. One that comes before the first block keeps it from running: who
+            catches it calls again.
+        """
+        if self._left:
+            drain(self._left)
+        return self._well
 
 
 def run_shielded(
@@ -32,15 +63,7 @@ def run_shielded(
     KeyboardInterrupt, SystemExit
         Raised into the calling thread meanwhile.
     """
-    if not blocks:
-        return True
-    results: list[bool] = []
-
-    def one(block: StepProgram) -> None:
-        results.append(run_one(block, workspace, context, run))
-
-    drain(deque(partial(one, block) for block in blocks))
-    return all(results)
+    return Shielded(blocks, workspace, context, run).finish()
 
 
 def run_one(block: StepProgram, workspace: Workspace, context: StepContext, run: RunStep) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -37,3 +38,16 @@ class WorkThread(threading.Thread):
         super().__init__(target=target, args=args, name=name)
         # What start() waits for. Should a later Python call it otherwise, only this safeguard is lost.
         self._started = _Begun()
+
+    def start(self) -> None:
+        """Start it.
+
+        Raises
+        ------
+        RuntimeError
+            The system gives no more threads, or the interpreter is being shut down.
+        """
+        if sys.is_finalizing():
+            # It would never get to its first line, and this call would wait for that.
+            raise RuntimeError("can't start a thread while the interpreter is shut down")
+        super().start()

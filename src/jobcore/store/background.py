@@ -26,6 +26,7 @@ __all__ = ["BackgroundSaver", "PendingSave", "save_async"]
 
 _log = logging.getLogger("jobcore.store")
 _MiB = 1 << 20
+_VIEWS = (np.ndarray, memoryview)
 # Modules whose objects may be changed by somebody, though an array shows them read-only.
 _MUTABLE = {"builtins", "array", "ctypes", "_ctypes", "mmap", "multiprocessing", "numpy"}
 
@@ -52,6 +53,7 @@ class PendingSave:
         self._error: BaseException | None = None
         self._told = False
         self._process = os.getpid()
+        self._owner: dict[str, str] = {}  # who writes it or abandons it: decided once, in one step
         self._begun = time.monotonic()
 
     def __repr__(self) -> str:
@@ -145,7 +147,19 @@ class PendingSave:
             f"{saving.needed / _MiB:,.1f} MiB in the file"
         )
 
+    def _abandon(self, error: BaseException) -> bool:
+        """Remove what was begun, unless its thread has it already; return whether it was removed."""
+        if self._owner.setdefault("", "caller") != "caller":
+            return False
+        self._error, self._told = error, True
+        self._staged.set()
+        self._ended.set()
+        self._saving.abandon()
+        return True
+
     def _run(self) -> None:
+        if self._owner.setdefault("", "thread") != "thread":
+            return
         try:
             self._result = self._saving.finish()
         except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to whoever waits
@@ -155,6 +169,11 @@ class PendingSave:
         finally:
             self._staged.set()
             self._ended.set()
+
+
+def unpublished(save: PendingSave) -> Saving:
+    """Return what gives a database its name that was written with ``publish=False``."""
+    return save._saving
 
 
 class BackgroundSaver:
@@ -225,25 +244,28 @@ class BackgroundSaver:
         MemoryError
             The copy does not fit into memory.
         """
+        if self._process != os.getpid():
+            # Another thread of the parent may have held it, and does not live here to let it go.
+            self._lock, self._last, self._process = threading.Lock(), None, os.getpid()
         with self._lock:
             self._settle(None)
             saving = begin(path, blobs, **options)
-            pending = PendingSave(saving)
-            if copy:
-                try:
-                    stage(saving)
-                except BaseException:
-                    saving.abandon()
-                    raise
-            pending._staged.set()
-            self._last = pending
-            # No daemon: the end of the interpreter waits for it, so a save that was begun is not cut off.
-            thread = threading.Thread(target=pending._run, name=f"save {Path(pending.path).name}")
+            pending = None
             try:
+                pending = PendingSave(saving)
+                if copy:
+                    stage(saving)
+                pending._staged.set()
+                # No daemon: the end of the interpreter waits for it, so a save that was begun is not cut off.
+                thread = threading.Thread(target=pending._run, name=f"save {Path(pending.path).name}")
+                self._last = pending
                 thread.start()
-            except BaseException:
-                self._last = None
-                saving.abandon()
+            except BaseException as error:
+                # An interrupt may find the thread at work: then the save is its own, and ends as any other.
+                if pending is None:
+                    saving.abandon()
+                elif pending._abandon(error):
+                    self._last = None
                 raise
             return pending
 
@@ -321,7 +343,8 @@ def save_async(
 def stage(saving: Saving) -> None:
     """Copy what may change of a save that was begun."""
     content = saving.content
-    frozen = [is_immutable(array) for array in content.arrays]
+    verdicts: dict[type, bool] = {}
+    frozen = [is_immutable(array, verdicts) for array in content.arrays]
     held = sum(array.nbytes for array, keep in zip(content.arrays, frozen, strict=True) if keep)
     if 2 * held >= sum(array.nbytes for array in content.arrays) and held:
         # Most of it cannot change. The rest is copied by itself, and all is written from where it is.
@@ -332,21 +355,32 @@ def stage(saving: Saving) -> None:
     saving.stage()
 
 
-def is_immutable(array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether nobody can change an array: it is read-only, and so is everything that it is a view of."""
+def is_immutable(array: np.ndarray[Any, Any], verdicts: dict[type, bool] | None = None) -> bool:
+    """Tell whether nobody can change an array: it is read-only, and so is everything that it is a view of.
+
+    `verdicts` keeps what was found of each type of owner, for the next array.
+    """
+    verdicts = {} if verdicts is None else verdicts
     base: Any = array
-    while isinstance(base, np.ndarray | memoryview):
+    while isinstance(base, _VIEWS):
         if isinstance(base, memoryview):
             base = base.obj  # JAX shows its arrays through one
         elif base.flags.writeable:
             return False
         else:
             base = base.base
+    kind = type(base)
+    verdict = verdicts.get(kind)
+    if verdict is None:
+        verdict = verdicts[kind] = _cannot_change(kind)
+    return verdict
+
+
+def _cannot_change(kind: type) -> bool:
     # Helpers of NumPy and of the standard library hide who may write; a mapped file can change under us.
-    module = type(base).__module__.partition(".")[0]
+    module = kind.__module__.partition(".")[0]
     return (
-        base is None
-        or isinstance(base, bytes)
-        or type(base).__name__ == "PyCapsule"  # of an exporter that said nobody may write
+        issubclass(kind, (type(None), bytes))
+        or kind.__name__ == "PyCapsule"  # of an exporter that said nobody may write
         or module not in _MUTABLE
     )

@@ -85,6 +85,10 @@ class Output(Protocol):
 
     temporary: str
 
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the file that is all of it; -1 where there are several."""
+
     def stage(self, content: Content) -> None:
         """Copy what may change; the `write` of this content may then come later, in another thread."""
 

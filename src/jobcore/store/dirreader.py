@@ -216,6 +216,12 @@ class DirectoryReader:
                 for step in self._scan(self._all_steps(table)):
                     yield Fault(step.key, step.blob, step.message)
 
+    def __del__(self) -> None:
+        # Of a database that nobody closed, or whose opening was interrupted.
+        fd = self.__dict__.get("fd", -1)
+        if fd >= 0:
+            files.close_quietly(fd)
+
     def close(self) -> None:
         """Close the directory; reads that are under way in other threads end first. Twice is harmless."""
         with self._lock:

@@ -1,7 +1,7 @@
 """The writer of the ``zarr`` container: a directory with one file for each chunk.
 
-Each chunk is hashed first. If the earlier database has one of that hash, its file is linked; all others are
-written, by several threads, and what is written is never written to again.
+Where there is an earlier database each chunk is hashed first, and if that has one of the same hash its file is linked.
+All others are written, by several threads, and what is written is never written to again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import partial
 
 import numpy as np
 
-from jobcore._fast.crc32c import crc32c
+from jobcore._fast.chunk_file import ChunkFiles
 from jobcore._fast.hash128 import hash128
 from jobcore.store import files, syncing
 from jobcore.store.container import Content, Written
-from jobcore.store.dirformat import ROOT, TRAILER, seal_root, size_of
+from jobcore.store.dirformat import ROOT, seal_root, size_of
 from jobcore.store.dirlinks import Base, open_base
 from jobcore.store.dirstage import Copies
 from jobcore.store.documents import ArrayDocuments
@@ -29,14 +29,11 @@ from jobcore.store.workers import THREADS, each
 
 __all__ = ["DirectoryOutput"]
 
-_PIECE = 1 << 20
-_LARGE = 1 << 18  # blobs from this size on are shared out among threads by chunks, in bytes
-_COPIED = 1 << 20  # chunks up to this size are copied before they are looked at, in bytes
+_SHARED = 1 << 18  # blobs of several chunks are shared out among threads from this size on, in bytes
+_GATHERED = 1 << 20  # chunks up to this size may be put together in several threads at once, in bytes
 _FEW = 256  # files up to this number stay open, to be synced one by one
 _ENCODING_BYTES = 48 << 20  # memory for chunks that are being encoded
 _MODE = 0o444  # a tool that wrote in place would change every database that has the chunk
-_ZEROS = memoryview(bytes(_PIECE))
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class DirectoryOutput:
@@ -64,15 +61,25 @@ class DirectoryOutput:
         self._folders: list[str] = []
         self._keep = False
         self._fd = -1
+        self._files: ChunkFiles | None = None
         self._copies: Copies | None = None
         self.temporary = files.temporary_name(final)
-        os.mkdir(self.temporary)  # noqa: PTH102 - paths are plain text here
         try:
+            os.mkdir(self.temporary)  # noqa: PTH102 - paths are plain text here
             # Opened before anything is written: so it hears of every error of the disk from here on.
             self._fd = syncing.open_directory(self.temporary)
+            self._files = ChunkFiles(self._fd, _MODE)
+        except FileExistsError:
+            raise  # it is another's
         except BaseException:
+            self.close()
             files.remove_quietly(self.temporary)
             raise
+
+    @property
+    def descriptor(self) -> int:
+        """-1: there are several files."""
+        return -1
 
     def stage(self, content: Content) -> None:
         """Copy what may change."""
@@ -92,8 +99,14 @@ class DirectoryOutput:
         finally:
             if base is not None:
                 base.close()
+        if "" in table.hash:
+            # Whatever kept a thread from its work: without a root this is no database, and gets no name.
+            raise RuntimeError(
+                f"{self.temporary}: expected all of {chunks} chunks to be written, found number "
+                f"{table.hash.index('')} missing"
+            )
         root, digest = seal_root(content.header, table)
-        self.create(ROOT, root)
+        self.file(ROOT, root)
         return Written(digest, size_of(content.header, table, len(root)))
 
     def sync(self) -> None:
@@ -114,6 +127,7 @@ class DirectoryOutput:
             self._copies.close()
         while self._open:
             files.close_quietly(self._open.pop())
+        self._files = None  # the number of the descriptor may be another's from here on
         fd, self._fd = self._fd, -1
         if fd >= 0:
             files.close_quietly(fd)
@@ -125,50 +139,30 @@ class DirectoryOutput:
 
     def folder(self, key: str) -> None:
         """Make the folder of a blob."""
-        os.mkdir(key, dir_fd=self._fd)
+        assert self._files is not None
+        self._files.folder(key)
         self._folders.append(key)
 
-    def create(self, key: str, data: bytes) -> None:
+    def file(self, key: str, data: bytes) -> None:
         """Write a new file."""
-        fd = os.open(key, _CREATE, _MODE, dir_fd=self._fd)
-        with self.done_with(fd):
-            files.write_all(fd, data, 0)
+        assert self._files is not None
+        self.done_with(self._files.file(key, data, self._keep))
 
-    def create_large(self, key: str, data: memoryview, zeros: int) -> int:
-        """Write a new file of a chunk that ends in zeros, and give its CRC-32C."""
-        fd = os.open(key, _CREATE, _MODE, dir_fd=self._fd)
-        with self.done_with(fd):
-            found = 0
-            for begin in range(0, len(data), _PIECE):
-                part = data[begin : begin + _PIECE]
-                found = crc32c(part, found)
-                files.write_all(fd, part, begin)
-            # Zeros that are not written read as such.
-            for begin in range(0, zeros, _PIECE):
-                found = crc32c(_ZEROS[: zeros - begin], found)
-            files.write_all(fd, found.to_bytes(TRAILER, "little"), len(data) + zeros)
-        return found
+    def chunk(self, key: str, data: memoryview | bytes, zeros: int) -> tuple[int, str]:
+        """Write the file of a chunk that ends in zeros, and give its CRC-32C and its hash."""
+        assert self._files is not None
+        found, digest, fd = self._files.chunk(key, data, zeros, self._keep)
+        self.done_with(fd)
+        return found, digest.hex()
 
-    def hash_of(self, key: str) -> bytes:
-        """Give the hash of a chunk as it was written."""
-        fd = os.open(key, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
-        with open(fd, "rb") as file:  # noqa: PTH123 - it is a descriptor
-            return hash128(memoryview(file.read())[:-TRAILER])
-
-    @contextlib.contextmanager
-    def done_with(self, fd: int) -> Iterator[None]:
-        """Keep a file for the sync, or close it."""
-        good = False
-        try:
-            yield
-            good = True
-        finally:
-            if good and self._keep:
-                self._open.append(fd)
-            elif good:
-                os.close(fd)
-            else:
-                files.close_quietly(fd)
+    def done_with(self, fd: int) -> None:
+        """Keep a file for the sync, or close it; -1 stands for one that is closed."""
+        if fd < 0:
+            return
+        if self._keep:
+            self._open.append(fd)
+        else:
+            os.close(fd)
 
     def _sync_later(self) -> Iterator[Callable[[], None]]:
         for folder in ("", *self._folders):
@@ -197,89 +191,71 @@ class _Filler:
         self._documents = ArrayDocuments(content.table.specs, content.header.container)
         self._gathering = threading.Lock()  # held while a large chunk is put together: one at a time
         self._encoding = Budget(_ENCODING_BYTES)
-        self._local = threading.local()
 
     def works(self) -> Iterator[Callable[[], None]]:
         """Give everything that is to be done, in pieces that may be done at the same time."""
         table = self._content.table
         for blob in range(len(table.names)):
             spec = table.spec_of(blob)
-            if spec.chunks * spec.chunk_bytes < _LARGE:
-                yield partial(self._small_blob, blob)
+            if spec.chunks <= 1 or spec.chunks * spec.chunk_bytes < _SHARED:
+                yield partial(self._blob, blob)
                 continue
-            self._begin(blob)
+            node = self._begin(blob)
             for chunk in range(spec.chunks):
-                yield partial(self._chunk, blob, chunk)
+                yield partial(self._chunk, blob, node, chunk)
 
-    def _small_blob(self, blob: int) -> None:
-        self._begin(blob)
+    def _blob(self, blob: int) -> None:
+        node = self._begin(blob)
         for chunk in range(self._content.table.spec_of(blob).chunks):
-            self._chunk(blob, chunk)
+            self._chunk(blob, node, chunk)
 
-    def _begin(self, blob: int) -> None:
+    def _begin(self, blob: int) -> str:
+        """Make the folder and the document of a blob, and give its key."""
         content, out = self._content, self._out
         table, name = content.table, content.names[blob]
-        key = escape(name)
+        node = escape(name)
         document = self._documents.document(name, table.spec[blob])
-        out.folder(key)
-        linked = None if self._base is None else self._base.link_document(key, document, out.directory)
+        out.folder(node)
+        linked = None if self._base is None else self._base.link_document(node, document, out.directory)
         if linked is None:
-            out.create(f"{key}/zarr.json", document)
+            out.file(f"{node}/zarr.json", document)
         else:
-            with out.done_with(linked):
-                pass
+            out.done_with(linked)
+        return node
 
-    def _chunk(self, blob: int, chunk: int) -> None:
+    def _chunk(self, blob: int, node: str, chunk: int) -> None:
         content = self._content
         spec, array = content.table.spec_of(blob), content.arrays[blob]
         if spec.codecs:
             with self._encoding.taken(cost_of(spec, array)):
-                self._put_encoded(blob, chunk, encoded_chunk(spec, array, chunk))
+                self._put_encoded(blob, node, chunk, encoded_chunk(spec, array, chunk))
             return
         low, high = spec.row_range(chunk)
         zeros = (spec.chunk_rows - (high - low)) * spec.row_bytes
         if not array.flags.c_contiguous:
-            with self._gathering if spec.chunk_bytes > _COPIED else contextlib.nullcontext():
-                self._put(blob, chunk, bytes_of(np.ascontiguousarray(array[low:high])), zeros)
+            with self._gathering if spec.chunk_bytes > _GATHERED else contextlib.nullcontext():
+                self._put(blob, node, chunk, bytes_of(np.ascontiguousarray(array[low:high])), zeros)
             return
-        self._put(blob, chunk, bytes_of(array)[low * spec.row_bytes : high * spec.row_bytes], zeros)
+        self._put(blob, node, chunk, bytes_of(array)[low * spec.row_bytes : high * spec.row_bytes], zeros)
 
-    def _put(self, blob: int, chunk: int, image: memoryview, zeros: int) -> None:
+    def _put(self, blob: int, node: str, chunk: int, image: memoryview, zeros: int) -> None:
         table, out = self._content.table, self._out
         at, size = table.first[blob] + chunk, len(image) + zeros
-        key = table.spec_of(blob).chunk_key(escape(table.names[blob]), chunk)
+        key = table.spec_of(blob).chunk_key(node, chunk)
         if self._base is not None and self._link(at, hash128(image, zeros).hex(), size, key):
             return
-        # The hash must be that of the file, or a later epoch would be linked to bytes that it does not have. A copy
-        # cannot change between the hash and the write, whatever other threads do. What is too large to be copied is
-        # hashed once more after it.
-        if len(image) <= _COPIED:
-            image = self._copy(image)
-        before = hash128(image, zeros)
-        if size < _LARGE:
-            data = bytes(image) + bytes(zeros)
-            table.crc32c[at] = found = crc32c(data)
-            out.create(key, data + found.to_bytes(TRAILER, "little"))
-        else:
-            table.crc32c[at] = out.create_large(key, image, zeros)
-            if len(image) > _COPIED and hash128(image, zeros) != before:
-                before = out.hash_of(key)
-        table.hash[at] = before.hex()
+        # The hash must be that of the file, or a later epoch would be linked to bytes that it does not have. So it is
+        # made anew of what is written, whatever other threads do to the array meanwhile.
+        table.crc32c[at], table.hash[at] = out.chunk(key, image, zeros)
 
-    def _put_encoded(self, blob: int, chunk: int, data: bytes) -> None:
+    def _put_encoded(self, blob: int, node: str, chunk: int, data: bytes) -> None:
         table, out = self._content.table, self._out
         at = table.first[blob] + chunk
         table.size[table.first_size[blob] + chunk] = len(data)
-        key = table.spec_of(blob).chunk_key(escape(table.names[blob]), chunk)
-        digest = hash128(data).hex()
-        if self._base is not None and self._link(at, digest, len(data), key):
+        key = table.spec_of(blob).chunk_key(node, chunk)
+        if self._base is not None and self._link(at, hash128(data).hex(), len(data), key):
             return
-        table.hash[at] = digest
-        if len(data) < _LARGE:
-            table.crc32c[at] = found = crc32c(data)
-            out.create(key, data + found.to_bytes(TRAILER, "little"))
-        else:
-            table.crc32c[at] = out.create_large(key, memoryview(data), 0)
+        table.crc32c[at], table.hash[at] = out.chunk(key, data, 0)
 
     def _link(self, at: int, digest: str, size: int, key: str) -> bool:
         """Link the file of an equal chunk of the earlier database, if it has one."""
@@ -288,15 +264,6 @@ class _Filler:
         if linked is None:
             return False
         fd, self._content.table.crc32c[at] = linked
-        with self._out.done_with(fd):
-            self._content.table.hash[at] = digest
+        self._content.table.hash[at] = digest
+        self._out.done_with(fd)
         return True
-
-    def _copy(self, image: memoryview) -> memoryview:
-        """Copy a chunk into a buffer that its thread uses again and again."""
-        buffer: memoryview | None = getattr(self._local, "buffer", None)
-        if buffer is None:
-            buffer = self._local.buffer = memoryview(bytearray(_COPIED))
-        copy = buffer[: len(image)]
-        copy[:] = image
-        return copy

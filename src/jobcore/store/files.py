@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import stat
-from pathlib import Path
 
 __all__ = [
     "absolute",
@@ -43,13 +42,19 @@ def absolute(path: str | os.PathLike[str]) -> str:
     TypeError
         `path` is no text and no ``PathLike`` of text.
     ValueError
-        `path` is empty.
+        `path` is empty, or no file can have that name.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"expected a path as text, found {type(text).__qualname__}")
     if not text:
         raise ValueError("expected a path, found the empty text")
+    try:
+        wrong = "a NUL in it" if b"\0" in os.fsencode(text) else ""
+    except UnicodeEncodeError as error:
+        wrong = f"a character that no file name can have: {error.reason}"
+    if wrong:
+        raise ValueError(f"expected a path, found {text!r:.120} with {wrong}")
     return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - Path would keep ".." in it
 
 
@@ -66,10 +71,10 @@ def temporary_name(path: str | os.PathLike[str]) -> str:
     str
         ``.<final name>.<pid>.<random>.tmp`` beside it; never the same twice.
     """
-    final = Path(path)
+    folder, name = os.path.split(path)
     # File systems take 255 bytes for a name; the addition must not make a good final name a bad one.
-    stem = final.name.encode()[:230].decode(errors="ignore")
-    return str(final.with_name(f".{stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp"))
+    stem = name if len(name) < 57 else os.fsencode(name)[:230].decode(errors="ignore")
+    return os.path.join(folder, f".{stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")  # noqa: PTH118 - plain text
 
 
 def create_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
@@ -91,7 +96,13 @@ def create_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
         The directory is missing or may not be written.
     """
     name = temporary_name(path)
-    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), name
+    try:
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), name
+    except OSError:
+        raise
+    except BaseException:
+        remove_quietly(name)  # an interrupt comes after the call, whose result nobody gets
+        raise
 
 
 def check_room(path: str, nbytes: int) -> None:
@@ -183,7 +194,18 @@ def remove(path: str | os.PathLike[str]) -> None:
         hidden = temporary_name(place)
         os.rename(place, hidden)  # noqa: PTH104
         place = hidden
-    shutil.rmtree(place)
+    try:
+        shutil.rmtree(place)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        # It keeps a descriptor open for each level. What could not be written for want of one must not stay for it.
+        for folder, folders, names in os.walk(place, topdown=False):
+            for name in names:
+                os.unlink(f"{folder}/{name}")  # noqa: PTH108
+            for name in folders:
+                os.rmdir(f"{folder}/{name}")  # noqa: PTH106
+        os.rmdir(place)  # noqa: PTH106
 
 
 def tree_size(path: str | os.PathLike[str]) -> int:

@@ -66,6 +66,10 @@ class ChunkPolicy:
     max_bytes: int = 64 * _MiB
 
     def __post_init__(self) -> None:
+        for what in ("target_bytes", "max_bytes"):
+            value = getattr(self, what)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"expected {what} as an int, found {type(value).__qualname__}")
         if not 0 < self.target_bytes <= self.max_bytes:
             raise ValueError(
                 f"expected 0 < target_bytes <= max_bytes, found {self.target_bytes} and {self.max_bytes}"

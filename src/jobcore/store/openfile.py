@@ -51,6 +51,12 @@ class OpenFile:
         self._closing = False
         self.fd, self.size_bytes = _open(path)
 
+    def __del__(self) -> None:
+        # Of a database that nobody closed, or whose opening was interrupted.
+        fd = self.__dict__.get("fd", -1)
+        if fd >= 0:
+            files.close_quietly(fd)
+
     def close(self) -> None:
         """Close the file; reads that are under way in other threads end first. Twice is harmless."""
         with self._lock:
@@ -115,7 +121,8 @@ class OpenFile:
 def _open(path: str) -> tuple[int, int]:
     fd = -1
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Without O_NONBLOCK a pipe would be waited for until somebody writes into it.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         found = os.fstat(fd)
     except FileNotFoundError as error:
         raise _not_found(path) from error
@@ -125,7 +132,7 @@ def _open(path: str) -> tuple[int, int]:
         if error.errno == errno.ENOTDIR:
             raise _not_found(path) from error
         raise FormatError(
-            f"{path}: expected a file that can be read: {error.strerror}", path=path, place="file"
+            f"{path}: expected a file that can be read: {error.strerror or error}", path=path, place="file"
         ) from error
     if stat.S_ISREG(found.st_mode):
         return fd, found.st_size

@@ -6,15 +6,20 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Protocol
 
 from jobcore.store import files, syncing
 from jobcore.store.refusals import REFUSED, warn_once
 
 __all__ = [
+    "NewFile",
+    "Part",
     "publish",
+    "publish_together",
     "replace",
+    "take_back",
     "write_new_file",
 ]
 
@@ -99,6 +104,173 @@ def replace(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) ->
     return True
 
 
+def take_back(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) -> bool:
+    """Remove what :func:`publish` may have given its name before it failed or was interrupted.
+
+    Parameters
+    ----------
+    temporary, final
+        As they were given to it.
+
+    Returns
+    -------
+    bool
+        Whether it is not there, under its final name, any more. What has that name and is another's is left alone.
+    """
+    try:
+        # Of the two names a link makes, the temporary one may be there still; a rename leaves none.
+        if not os.path.samestat(os.lstat(temporary), os.lstat(final)):
+            return True
+    except FileNotFoundError:
+        if os.path.lexists(temporary):
+            return True
+    except OSError:
+        return False
+    try:
+        files.remove(final)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+class Part(Protocol):
+    """One of several files that are published together."""
+
+    final: str
+
+    @property
+    def unsynced(self) -> int:
+        """Descriptor of its file, whose data are to be forced to the disk; -1 when they have been."""
+
+    def learn_synced(self, error: OSError | None) -> None:
+        """Learn that they have been, or raise what that failed with."""
+
+    def publish(self) -> None:
+        """Give it its name."""
+
+    def settle(self) -> None:
+        """Learn that the directory has been synced."""
+
+    def withdraw(self) -> bool:
+        """Remove it, whatever name it has; return whether its final name is free of it."""
+
+
+def publish_together(
+    parts: Sequence[Part], directory: str, *, before: Callable[[], object], apart: bool = False
+) -> None:
+    """Force several files to the disk, and give them their names: all of them, or none.
+
+    Data are forced to the disk at the same time, before any of them gets a name. The names are given in order, and the
+    directory is synced once for all. So the last one, by which the others are found, may after a power cut be there
+    without them, on a file system that does not keep the order of names, as long as this has not returned.
+
+    Parameters
+    ----------
+    parts
+        All in one directory.
+    directory
+        Path of it.
+    before
+        Called when the data are safe, before the first name; what it raises is passed on.
+    apart
+        Whether the names of all others are safe before the last one is given, which takes one more sync.
+
+    Raises
+    ------
+    FileExistsError
+        Something has one of the names.
+    OSError
+        The file system failed. All parts were withdrawn, unless the last one cannot be removed: then all stay, whole.
+    """
+    *others, last = parts
+    try:
+        late = [part for part in parts if part.unsynced >= 0]
+        for part, error in zip(late, syncing.sync_files([part.unsynced for part in late]), strict=True):
+            part.learn_synced(error)
+        before()
+        for part in others:
+            part.publish()
+        if apart and others:
+            syncing.sync_directory(directory)
+        last.publish()
+        syncing.sync_directory(directory)
+    except BaseException:
+        # The last one first: it must never be seen without the others.
+        gone = last.withdraw()
+        for part in others:
+            if gone:
+                part.withdraw()
+            else:
+                part.settle()
+        raise
+    for part in parts:
+        part.settle()
+
+
+class NewFile:
+    """A small file that has been written under a temporary name.
+
+    Parameters
+    ----------
+    path
+        The final path.
+    data
+        All of its content.
+
+    Raises
+    ------
+    OSError
+        It could not be written; nothing is left behind.
+
+    Notes
+    -----
+    A :class:`Part`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], data: bytes) -> None:
+        self.final = files.absolute(path)
+        self._synced = self._naming = False
+        self._fd, self._temporary = files.create_temporary(self.final)
+        try:
+            files.write_all(self._fd, data, 0)
+        except BaseException:
+            self.withdraw()
+            raise
+
+    @property
+    def unsynced(self) -> int:
+        """Its descriptor, until :meth:`learn_synced`."""
+        return -1 if self._synced else self._fd
+
+    def learn_synced(self, error: OSError | None) -> None:
+        """Learn that its data are on the disk, or raise what that failed with."""
+        if error is not None:
+            raise error
+        self._synced = True
+
+    def publish(self) -> None:
+        """Give it its name."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+        self._naming = True
+        publish(self._temporary, self.final)
+
+    def settle(self) -> None:
+        """Learn that the directory has been synced."""
+
+    def withdraw(self) -> bool:
+        """Remove it, whatever name it has; return whether its final name is free of it. May be repeated."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            files.close_quietly(fd)
+        naming, self._naming = self._naming, False
+        gone = not naming or take_back(self._temporary, self.final)
+        files.remove_quietly(self._temporary)
+        return gone
+
+
 def write_new_file(path: str | os.PathLike[str], data: bytes, durable: bool = True) -> None:
     """Write a small file that is complete or absent, and never replaces another.
 
@@ -118,27 +290,19 @@ def write_new_file(path: str | os.PathLike[str], data: bytes, durable: bool = Tr
     OSError
         It could not be written; nothing is left behind.
     """
-    final = files.absolute(path)
-    fd, temporary = files.create_temporary(final)
-    try:
-        try:
-            files.write_all(fd, data, 0)
-            if durable:
-                syncing.sync_file(fd)
-        finally:
-            os.close(fd)
-        publish(temporary, final)
-    except BaseException:
-        files.remove_quietly(temporary)
-        raise
+    file = NewFile(path, data)
     if durable:
-        try:
-            syncing.sync_directory(os.path.dirname(final))  # noqa: PTH120
-        except BaseException:
-            files.remove_quietly(
-                final
-            )  # it may or may not survive a power cut, so it must not be there at all
-            raise
+        publish_together([file], os.path.dirname(file.final), before=_nothing)  # noqa: PTH120 - paths are plain text here
+        return
+    try:
+        file.publish()
+    except BaseException:
+        file.withdraw()
+        raise
+
+
+def _nothing() -> None:
+    return None
 
 
 def _publish_with_claim(source: str, target: str) -> None:

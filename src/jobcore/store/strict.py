@@ -58,7 +58,7 @@ def _no_constant(text: str) -> Any:
 _decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_no_constant)
 
 
-def check_json(value: object, where: str, depth: int = 0) -> None:
+def check_json(value: object, where: str, depth: int = 0) -> Any:
     """Refuse what JSON cannot hold or would give back as something else.
 
     Parameters
@@ -70,40 +70,50 @@ def check_json(value: object, where: str, depth: int = 0) -> None:
     depth
         How deep it lies in the whole.
 
+    Returns
+    -------
+    object
+        A copy, in which nobody can change anything any more.
+
     Raises
     ------
     BlobValueError
         A leaf does not fit; the text gives its path, such as ``user['lr'][2]``.
     """
     if value is None or isinstance(value, bool):
-        return
+        return value
     if isinstance(value, str):
+        text = "".join((value,))  # what a class of the user's own makes of it does not matter
         try:
-            value.encode()
+            text.encode()
         except UnicodeEncodeError as error:
             raise BlobValueError(f"{where}: expected Unicode text, found a lone surrogate") from error
-    elif isinstance(value, int):
+        return text
+    if isinstance(value, int):
         if not -(2**63) <= value < 2**64:
             raise BlobValueError(f"{where}: expected an integer of at most 64 bits, found a larger one")
-    elif isinstance(value, float):
+        return int.__int__(value)
+    if isinstance(value, float):
         if not math.isfinite(value):
             raise BlobValueError(
                 f"{where}: expected a finite number, found {value!r}", hint="use None or text"
             )
-    elif isinstance(value, list | dict):
+        return float.__float__(value)
+    if isinstance(value, list | dict):
         if depth == _MAX_DEPTH:
             raise BlobValueError(f"{where:.200}: nested deeper than {_MAX_DEPTH} levels")
         if isinstance(value, list):
-            for i, item in enumerate(value):
-                check_json(item, f"{where}[{i}]", depth + 1)
-            return
+            return [check_json(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+        copy: dict[str, Any] = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 raise BlobValueError(f"{where}: expected keys of type str, found {key!r:.80}")
-            check_json(key, f"{where}[{key!r}]", depth + 1)
-            check_json(item, f"{where}[{key!r}]", depth + 1)
-    else:
-        raise BlobValueError(
-            f"{where}: expected None, bool, int, float, str, list or dict, found {type(value).__qualname__}",
-            hint="convert with float(), int(), list() or str(), or store it as a blob",
-        )
+            name = check_json(key, f"{where}[{key!r}]", depth + 1)
+            if name in copy:
+                raise BlobValueError(f"{where}: expected each key once, found {name!r:.80} repeated")
+            copy[name] = check_json(item, f"{where}[{key!r}]", depth + 1)
+        return copy
+    raise BlobValueError(
+        f"{where}: expected None, bool, int, float, str, list or dict, found {type(value).__qualname__}",
+        hint="convert with float(), int(), list() or str(), or store it as a blob",
+    )

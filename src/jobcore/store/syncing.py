@@ -6,9 +6,10 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
+from jobcore._fast import file_sync
 from jobcore.store import files
 from jobcore.store.refusals import REFUSED, tolerated
 
@@ -17,6 +18,7 @@ __all__ = [
     "sync_directory",
     "sync_file",
     "sync_file_system",
+    "sync_files",
 ]
 
 
@@ -45,6 +47,38 @@ def sync_file(fd: int) -> None:
         return
     with tolerated("fsync", REFUSED):
         os.fdatasync(fd)
+
+
+def sync_files(descriptors: Sequence[int]) -> list[OSError | None]:
+    """Force the data of several files to the disk, all at the same time.
+
+    Parameters
+    ----------
+    descriptors
+        File descriptors.
+
+    Returns
+    -------
+    list of OSError or None
+        What each of them failed with, as :func:`sync_file` would have raised it.
+    """
+    if len(descriptors) == 1 or sys.platform == "darwin":
+        return [_failure_of(sync_file, fd) for fd in descriptors]
+    return [_failure_of(_judge, code) for code in file_sync.sync_files(descriptors)]
+
+
+def _judge(code: int) -> None:
+    if code:
+        with tolerated("fsync", REFUSED):
+            raise OSError(code, os.strerror(code))
+
+
+def _failure_of(call: Callable[[int], None], argument: int) -> OSError | None:
+    try:
+        call(argument)
+    except OSError as error:
+        return error
+    return None
 
 
 def open_directory(path: str | os.PathLike[str]) -> int:

@@ -14,15 +14,35 @@ import numpy as np
 
 from jobcore._dtypes import refusal
 from jobcore._fast.counter import Counter
+from jobcore._fast.exported import exported_array
+from jobcore._fast.timer import Timer
 from jobcore._rng import RNG, rng_restore, rng_state
 from jobcore._state import decode_state, encode_state
 from jobcore.errors import BlobKindError, BlobValueError, FormatError, UnsupportedBlobError
 from jobcore.store.names import check_name
+from jobcore.store.workers import giving_way
 from jobcore.workspace import Blob, classify
 
-__all__ = ["Collected", "collect", "decode"]
+__all__ = ["Collected", "collect", "decode", "plain_mapping"]
 
 _NO_BYTES = np.empty(0, np.uint8)
+# What classify() asks for before it comes to arrays of other libraries.
+_OTHERS = (
+    np.ndarray,
+    np.generic,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    list,
+    tuple,
+    dict,
+    Blob,
+    Counter,
+    Timer,
+)
 
 
 @dataclass(slots=True)
@@ -43,6 +63,46 @@ class Collected:
     kinds: list[str] = field(default_factory=list)
     arrays: list[np.ndarray[Any, Any]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def plain_mapping(blobs: Mapping[str, object]) -> Mapping[str, object]:
+    """Take names and values of a mapping once, so that they stay what they are while they are looked at.
+
+    Parameters
+    ----------
+    blobs
+        As a caller gives them.
+
+    Returns
+    -------
+    Mapping
+        A copy that nobody else has, which does not copy the values.
+
+    Raises
+    ------
+    TypeError
+        It is no mapping.
+    UnsupportedBlobError
+        It gives a name more than once.
+    """
+    if not isinstance(blobs, Mapping):
+        raise TypeError(f"expected blobs as a mapping from names to values, found {type(blobs).__qualname__}")
+    if type(blobs) is dict:
+        copy = blobs.copy()  # in one step, whatever other threads do to it
+        if set(map(type, copy)) <= {str}:
+            return copy
+        blobs = copy
+    found: dict[str, object] = {}
+    for name, value in list(blobs.items()):
+        # A class of the user's own may compare as it likes: what counts is the text.
+        plain = "".join((name,)) if isinstance(name, str) else name
+        if plain in found:
+            raise UnsupportedBlobError(
+                f"expected each name of a blob once, and nothing was written: {plain!r:.120} is repeated",
+                hint="give the blobs as a dict",
+            )
+        found[plain] = value
+    return found
 
 
 def collect(blobs: Mapping[str, object]) -> Collected:
@@ -68,16 +128,25 @@ def collect(blobs: Mapping[str, object]) -> Collected:
     refused: list[tuple[object, str]] = []
     # By identity, since the same few objects come again and again, and held, so that it stays theirs.
     reasons: dict[int, tuple[np.dtype[Any], str | None]] = {}
-    for name, value in blobs.items():
-        if type(value) is np.ndarray and type(name) is str and name:
-            known = reasons.get(id(value.dtype))
-            if known is None:
-                known = reasons[id(value.dtype)] = value.dtype, refusal(value.dtype)
-            if known[1] is None:
-                result.names.append(name)
-                result.kinds.append("tensor")
-                result.arrays.append(value)
-                continue
+    foreign: dict[type, bool] = {}
+    for name, value in giving_way(blobs.items()):
+        if type(name) is str and name:
+            kind = type(value)
+            array: Any = value if kind is np.ndarray else None
+            if array is None:
+                if kind not in foreign:
+                    foreign[kind] = _is_foreign(kind)
+                if foreign[kind]:
+                    array = exported_array(value)
+            if array is not None:
+                known = reasons.get(id(array.dtype))
+                if known is None:
+                    known = reasons[id(array.dtype)] = array.dtype, refusal(array.dtype)
+                if known[1] is None:
+                    result.names.append(name)
+                    result.kinds.append("tensor")
+                    result.arrays.append(array)
+                    continue
         reason = check_name(name)
         if reason is None:
             reason = _collect_one(result, name, value)
@@ -91,6 +160,11 @@ def collect(blobs: Mapping[str, object]) -> Collected:
             hint="leave them out, convert them to arrays of numbers, bytes or text, or make them transient",
         )
     return result
+
+
+def _is_foreign(kind: type) -> bool:
+    """Tell whether values of a type are arrays of another library, whose buffer is what NumPy would make of them."""
+    return hasattr(kind, "__array__") and not issubclass(kind, _OTHERS)
 
 
 def _surrogates(names: list[str]) -> list[tuple[object, str]]:

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
 
-__all__ = ["THREADS", "each"]
+__all__ = ["THREADS", "each", "giving_way"]
 
 THREADS = min(4, os.cpu_count() or 1)
+
+_BATCH = 2048
+_PAUSE_S = 1e-5  # without a pause the thread that lets the GIL go is the first to ask for it again
+
+_Item = TypeVar("_Item")
+
+
+def giving_way(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Let other threads run now and then while a long loop goes on: the interpreter itself makes them wait 5 ms.
+
+    Parameters
+    ----------
+    items
+        What the loop is over.
+
+    Yields
+    ------
+    object
+        The next one.
+    """
+    rest = iter(items)
+    while batch := list(islice(rest, _BATCH)):
+        yield from batch
+        if len(batch) == _BATCH:
+            time.sleep(_PAUSE_S)
 
 
 def each(works: Iterable[Callable[[], None]], threads: int = THREADS) -> None:
@@ -19,7 +48,8 @@ def each(works: Iterable[Callable[[], None]], threads: int = THREADS) -> None:
     works
         What to call; taken from the iterator by one thread at a time, when a thread is free for it.
     threads
-        Number of threads, the caller's own included.
+        Number of threads, the caller's own included, unless that is the main one: it waits instead, since only there
+        an interrupt can come between a call that opens something and the note of it.
 
     Raises
     ------
@@ -31,45 +61,86 @@ def each(works: Iterable[Callable[[], None]], threads: int = THREADS) -> None:
             work()
         return
     crew = _Crew(iter(works))
-    helpers: list[threading.Thread] = []
+    helpers: list[_Helper] = []
+    waits = threading.current_thread() is threading.main_thread()
     try:
-        for _ in range(threads - 1):
-            helper = threading.Thread(target=crew.run, name="jobcore-store", daemon=True)
+        for _ in range(threads if waits else threads - 1):
+            helper = _Helper(crew)
+            helpers.append(helper)
             try:
                 helper.start()
             except RuntimeError:  # no more threads to be had: fewer do it too
+                helpers.pop()
                 break
-            helpers.append(helper)
-        crew.run()
+        if waits and helpers:
+            _join(helpers, crew)
+        else:
+            crew.run()
     finally:
         crew.stop()
-        _join(helpers)
+        _join(helpers, crew)
     if crew.error is not None:
         raise crew.error
 
 
-def _join(helpers: list[threading.Thread]) -> None:
+def _join(helpers: list[_Helper], crew: _Crew) -> None:
     # Also through an interrupt: what the threads work on is closed after this.
     interrupt: BaseException | None = None
     for helper in helpers:
-        while helper.is_alive():
+        while not helper.ended:
             try:
-                helper.join()
+                helper.wait(begins=interrupt is None and not crew.stopped)
             except BaseException as error:  # noqa: BLE001 - raised below
                 interrupt = error
+                crew.stop()
     if interrupt is not None:
         raise interrupt
+
+
+class _Helper:
+    """A thread that helps, or that never begins: an interrupt in the start of a thread leaves it open which."""
+
+    def __init__(self, crew: _Crew) -> None:
+        self._crew = crew
+        self._owner: dict[str, str] = {}  # whose it is: decided once, in one step, and to be asked again
+        self._done = threading.Lock()  # held by the thread until it has ended
+        self._done.acquire()
+        self.ended = False
+        # In the caller's context: NumPy keeps there what is to become of an overflow.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="jobcore-store", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait(self, *, begins: bool) -> None:
+        """Wait until it has ended; where it need not begin any more, it does not."""
+        if not begins and self._owner.setdefault("", "caller") == "caller":
+            self.ended = True
+            return
+        # It may be interrupted after it got the lock: so `ended`, set before, is what counts.
+        self._done.acquire()
+        self._thread.join()
+
+    def _run(self) -> None:
+        if self._owner.setdefault("", "thread") != "thread":
+            return
+        try:
+            self._crew.run()
+        finally:
+            self.ended = True
+            self._done.release()
 
 
 class _Crew:
     def __init__(self, works: Iterator[Callable[[], None]]) -> None:
         self._works = works
-        self._lock = threading.Lock()  # guards _works, _stopped and error
-        self._stopped = False
+        self._lock = threading.Lock()  # guards _works, stopped and error
+        self.stopped = False
         self.error: BaseException | None = None
 
     def stop(self) -> None:
-        self._stopped = True
+        self.stopped = True
 
     def run(self) -> None:
         try:
@@ -77,10 +148,10 @@ class _Crew:
                 work()
         except BaseException as error:  # noqa: BLE001 - raised by the caller's thread, whatever it is
             with self._lock:
-                self._stopped = True
+                self.stopped = True
                 if self.error is None:
                     self.error = error
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
-            return None if self._stopped else next(self._works, None)
+            return None if self.stopped else next(self._works, None)

@@ -18,7 +18,8 @@ from jobcore.store.records import WriteResult
 from jobcore.store.saving import Saving
 from jobcore.store.sharing import Alias, find_aliases
 from jobcore.store.strict import check_json
-from jobcore.store.values import Collected, collect
+from jobcore.store.values import Collected, collect, plain_mapping
+from jobcore.store.workers import giving_way
 
 __all__ = ["begin", "check_blobs", "make_table", "save", "write_database"]
 
@@ -48,7 +49,8 @@ def save(
     user
         Your own metadata: None, bool, int, float, str, lists, and dicts with str keys.
     overwrite
-        Whether a file of that name is replaced, in one step, once the new one is whole.
+        Whether a file of that name is replaced, in one step, once the new one is whole. Of a symbolic link that is
+        the link itself, not what it points to. Pipes, devices, and directories that are no database stay in any case.
     durable
         Whether to return only when the file would survive a power cut.
     verify
@@ -121,6 +123,7 @@ def check_blobs(blobs: Mapping[str, object], *, policies: Policies | None = None
     BlobValueError
         Policies that do not go with the blobs.
     """
+    blobs = plain_mapping(blobs)
     _choose(blobs, Decisions(policies, None, blobs))
 
 
@@ -224,11 +227,17 @@ def begin(
     policies: Policies | None = None,
     share: bool = True,
     base: str | os.PathLike[str] | None = None,
+    publish: bool = True,
 ) -> Saving:
-    """Check everything and begin a save; the parameters and errors are those of :func:`write_database`."""
+    """Check everything and begin a save.
+
+    The parameters and errors are those of :func:`write_database`, but for `publish`: whether the database gets its
+    name when it is finished, or later, together with others.
+    """
     db_type = containers.type_of(files.absolute(path)) if db_type is None else containers.check_type(db_type)
-    check_json(stop, "stop")
-    check_json(user, "user")
+    # Copies: what the database says of itself is that of this moment, however late it is written.
+    stop, user = check_json(stop, "stop"), check_json(user, "user")
+    blobs = plain_mapping(blobs)
     left_out = tuple((str(name), str(reason)) for name, reason in skipped)
     check_json([list(pair) for pair in left_out], "skipped")
     decisions = Decisions(policies, chunks, blobs)
@@ -250,11 +259,14 @@ def begin(
     )
     return Saving(
         files.absolute(path),
-        Content(table.names, list(map(without_fields, collected.arrays)), table, header),
+        Content(
+            table.names, [without_fields(array) for array in giving_way(collected.arrays)], table, header
+        ),
         base=None if base is None else files.absolute(base),
         durable=durable,
         overwrite=overwrite,
         verify=verify,
+        publish=publish,
     )
 
 
@@ -370,9 +382,10 @@ def make_table(collected: Collected, chunks: ChunkPolicy, layouts: list[Layout] 
     index: dict[Any, int] = {}
     column: list[int] = []
     plain = Layout(chunks)
-    for kind, array, layout in zip(
+    columns = zip(
         collected.kinds, collected.arrays, repeat(plain) if layouts is None else layouts, strict=False
-    ):
+    )
+    for kind, array, layout in giving_way(columns):
         # Data types are compared slowly, and most arrays share the very object; so do layouts.
         quick = (kind, id(array.dtype), array.shape, id(layout))
         at = index.get(quick)
@@ -400,6 +413,9 @@ def _text(what: str, value: object) -> str:
 
 
 def _number(what: str, value: object) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected {what} as an int or None, found {type(value).__qualname__}")
-    return value
+    number: int = check_json(value, what)
+    return number

@@ -26,6 +26,7 @@ from jobcore.store.layout import Spec, bytes_of
 from jobcore.store.metadata import extra_columns, root_frame
 from jobcore.store.names import escape
 from jobcore.store.refusals import note_slower
+from jobcore.store.workers import giving_way
 from jobcore.store.zipformat import index_end, wide_from
 
 __all__ = ["ZipOutput", "ZipSnapshot", "bound"]
@@ -55,6 +56,11 @@ class ZipOutput:
         self._snapshot: ZipSnapshot | None = None
         self._copies: Copies | None = None
         self._fd, self.temporary = files.create_temporary(final)
+
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the file."""
+        return self._fd
 
     def stage(self, content: Content) -> None:
         """Make the file in memory, or copy the arrays where it takes long to make it."""
@@ -226,7 +232,7 @@ def bound(content: Content) -> int:
 def _plain_bytes(content: Content) -> int:
     """Give the bytes of the arrays that are stored as they are; how many others take is known only at the end."""
     if not content.table.has_codecs:
-        return sum(array.nbytes for array in content.arrays)
+        return sum(array.nbytes for array in giving_way(content.arrays))
     pairs = zip(content.table.spec, content.arrays, strict=True)
     return sum(array.nbytes for index, array in pairs if not content.table.specs[index].codecs)
 

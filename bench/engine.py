@@ -1,0 +1,246 @@
+"""The rows of the engine's table: what is held against what, and how far it may be from it.
+
+The two sides of a row are benchmarks of one run; what is compared are their medians. The suites of the storage engine
+keep their rows themselves, round by round: `rounds.py`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["SUITES", "engine_table"]
+
+SUITES = ("counter", "program", "workspace", "session", "job", "queue", "pipe")
+
+#: Seconds of every benchmark that was run: least, median, greatest.
+Seconds = Mapping[str, tuple[float, float, float]]
+
+
+class Value(NamedTuple):
+    """One case of a row: the median, the least and the greatest value, and what the limit is."""
+
+    median: float
+    low: float
+    high: float
+    limit: str = ""
+
+
+class EngineRow(NamedTuple):
+    """A row: cases by name, each made of the seconds that were measured; KeyError where they were not."""
+
+    what: str
+    bound_text: str
+    bound: float
+    unit: str
+    cases: Mapping[str, Callable[[Seconds], Value]]
+    least: bool = False  # the bound is the least value instead of the greatest
+
+
+def time_text(seconds: float) -> str:
+    """Return seconds in a unit that fits them."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def ratio(ours: str, limit: str, times: int = 1, label: str = "") -> Callable[[Seconds], Value]:
+    """Return a case: how many times as long as the limit ours takes. One measurement does it so many times."""
+
+    def value(found: Seconds) -> Value:
+        low, median, high = found[ours]
+        other = found[limit][1]
+        return Value(median / other, low / other, high / other, f"{label}{time_text(other / times)}")
+
+    return value
+
+
+def micros(ours: str, limit: str | None = None, times: int = 1) -> Callable[[Seconds], Value]:
+    """Return a case: how many microseconds ours takes."""
+
+    def value(found: Seconds) -> Value:
+        low, median, high = (seconds / times * 1e6 for seconds in found[ours])
+        return Value(median, low, high, time_text(found[limit][1]) if limit else "")
+
+    return value
+
+
+def rate(ours: str, records: int, limit: str) -> Callable[[Seconds], Value]:
+    """Return a case: millions of records a second, with what the limit does."""
+
+    def value(found: Seconds) -> Value:
+        low, median, high = (records / seconds / 1e6 for seconds in found[ours])
+        return Value(median, high, low, f"{records / found[limit][1] / 1e6:.2g} M/s")
+
+    return value
+
+
+def faster(ours: str, *peers: str) -> Callable[[Seconds], Value]:
+    """Return a case: how many times as long as ours the fastest of those peers takes that were there."""
+
+    def value(found: Seconds) -> Value:
+        other = min(found[name][1] for name in peers if name in found)
+        low, median, high = found[ours]
+        return Value(other / median, other / high, other / low, time_text(other))
+
+    return value
+
+
+_ADD = "[limit: atomic add in C]"
+_SCALAR = "bench_scalar[peer: dict store and look-up of a 0-d array]"
+_HANDED = "bench_native[{}]"
+_SINGLE = tuple(
+    f"bench_pipe[peer: {peer}]"
+    for peer in ("multiprocessing", "DataLoader, 1 worker", "DataLoader, 2 workers")
+)
+
+ENGINE: tuple[EngineRow, ...] = (
+    EngineRow(
+        "`Counter.count_down()` from Python",
+        "1.3 x an empty method of a Cython class",
+        1.3,
+        "x",
+        {
+            "": ratio(
+                "bench_stop_condition[count_down]",
+                "bench_stop_condition[limit: empty method of a Cython class]",
+                1000,
+            )
+        },
+    ),
+    EngineRow(
+        "a counter op inside a net",
+        "2 x an atomic add in a C loop",
+        2.0,
+        "x",
+        {"one thread": ratio("bench_counter_op[jobcore]", f"bench_counter_op{_ADD}", 100_000)},
+    ),
+    EngineRow(
+        "one round of an empty native loop",
+        "3 x an atomic add",
+        3.0,
+        "x",
+        {"": ratio("bench_empty_round[jobcore]", f"bench_empty_round{_ADD}", 100_000)},
+    ),
+    EngineRow(
+        "an empty Python step in a loop of a program",
+        "2 x a plain Python call",
+        2.0,
+        "x",
+        {"": ratio("bench_python_step[jobcore]", "bench_python_step[limit: plain call]", 100_000)},
+    ),
+    EngineRow(
+        "feed + fetch of a scalar",
+        "4 x a dictionary store and look-up of a 0-d array",
+        4.0,
+        "x",
+        {
+            "float": ratio("bench_scalar[jobcore: feed and fetch a float]", _SCALAR, 1000),
+            "0-d array": ratio("bench_scalar[jobcore: feed and fetch a 0-d array]", _SCALAR, 1000),
+        },
+    ),
+    EngineRow(
+        "feed + fetch of 1 KiB",
+        "3 x the copy of 1 KiB in NumPy",
+        3.0,
+        "x",
+        {"": ratio("bench_kibibyte[jobcore: feed and fetch]", "bench_kibibyte[peer: ndarray.copy]", 1000)},
+    ),
+    EngineRow(
+        "an empty task in a session",
+        "20 µs where an empty function takes 0.05 µs",
+        20.0,
+        "µs",
+        {"compiled": micros("bench_session_empty_task", "bench_peer_empty_call")},
+    ),
+    EngineRow(
+        "an epoch of a job with no work, no manager",
+        "40 µs",
+        40.0,
+        "µs",
+        {"500 epochs": micros("bench_epoch[epochs]", times=500)},
+    ),
+    EngineRow(
+        "an epoch with a manager and ten tiny blobs",
+        "1.5 x the durable save of ten tiny blobs by itself",
+        1.5,
+        "x",
+        {
+            "first 50": ratio("bench_epoch_saved[first 50]", "bench_epoch_saved[peer: durable saves]", 50),
+            "50 after 1,000": ratio(
+                "bench_epoch_saved[50 after 1,000]", "bench_epoch_saved[peer: durable saves]", 50
+            ),
+        },
+    ),
+    EngineRow(
+        "reading one output among 20,000 blobs",
+        "no growth (1.1 x the same among 10)",
+        1.1,
+        "x",
+        {"": ratio("bench_output[20000]", "bench_output[10]", 100)},
+    ),
+    EngineRow(
+        "a queue hand-over between two native threads",
+        "at least 2 million a second; the limit is `queue.SimpleQueue`",
+        2.0,
+        "M/s",
+        {
+            f"capacity {capacity}": rate(_HANDED.format(capacity), 100_000, "bench_peer[queue.SimpleQueue]")
+            for capacity in (8, 100, 1000)
+        },
+        least=True,
+    ),
+    EngineRow(
+        "a pipe of 1 KiB records through three stages",
+        "at least 5 x `multiprocessing` or `torch.utils.data`, whichever is faster",
+        5.0,
+        "x",
+        {
+            "net as processor": faster("bench_pipe[jobcore, native]", *_SINGLE),
+            "Python function": faster("bench_pipe[jobcore, python]", *_SINGLE),
+            "Python function, 32 at a time": faster(
+                "bench_pipe[jobcore, 32 at a time]", "bench_pipe[peer: DataLoader, 1 worker, batches of 32]"
+            ),
+        },
+        least=True,
+    ),
+)
+
+
+def engine_table(documents: list[Any]) -> list[str]:
+    """Return the lines of the table; none where nothing of it was measured.
+
+    Parameters
+    ----------
+    documents
+        What pytest-benchmark wrote, one for each run.
+    """
+    found: dict[str, tuple[float, float, float]] = {}
+    for one in (one for document in documents for one in document["benchmarks"]):
+        seconds = one["extra_info"].get("all_seconds") or [
+            one["stats"][name] for name in ("min", "median", "max")
+        ]
+        found[one["name"]] = (min(seconds), statistics.median(seconds), max(seconds))
+    lines = []
+    for row in ENGINE:
+        start = f"{row.what} | {row.bound_text}"
+        for case, value_of in row.cases.items():
+            try:
+                value = value_of(found)
+            except (KeyError, ValueError):
+                continue
+            lines.append(f"| {start} | {case} | {_text(value, row)} | {value.limit} | {_met(value, row)} |")
+            start = " | "
+    head = ["| what | bound | case | median (min to max) | limit | |", "|---|---|---|---|---|---|"]
+    return head + lines if lines else []
+
+
+def _met(value: Value, row: EngineRow) -> str:
+    met = value.median >= row.bound if row.least else value.median <= row.bound
+    return "met" if met else "**not met**"
+
+
+def _text(value: Value, row: EngineRow) -> str:
+    return f"{value.median:.3g} {row.unit} ({value.low:.3g} to {value.high:.3g})"

@@ -1,0 +1,4 @@
+"""Arrays of other libraries that show their memory as buffers, as plain NumPy arrays."""
+
+
+cdef object exported(object value)
