@@ -40,8 +40,12 @@ DIRECTIVES = {
 }
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function"]
-# What a sanitizer adds to optimised code takes its compiler many minutes, and hides some of what it looks for.
-compile_args += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZE else "-O3"]
+# What a sanitizer adds to optimised code takes its compiler many minutes, and hides some of what it looks for. Whoever
+# says in CFLAGS how to optimise is obeyed.
+if DEBUG:
+    compile_args += ["-O0", "-g3", "-UNDEBUG"]
+elif "-O" not in os.environ.get("CFLAGS", ""):
+    compile_args += ["-O1" if SANITIZE else "-O3"]
 link_args = []
 if SANITIZE:
     compile_args += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-g"]

@@ -40,7 +40,7 @@ jc_hash128_setup()
 
 cdef enum:
     KEPT = 16               # blocks that are kept: one for each thread that works at the same time
-    PORTION = 1 << 26       # bytes written between two looks at signals
+    PORTION = 67108864      # bytes written between two looks at signals: 64 MiB
 
 # The zeros after the data of a chunk; more would take minutes.
 cdef uint64_t MOST_ZEROS = <uint64_t> 1 << 40

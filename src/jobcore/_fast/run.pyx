@@ -33,7 +33,7 @@ cdef enum:
     # Ops done with the GIL before it is let go: most loops between two Python steps are over by then.
     SHORT = 1024
     # Ops done without it before signals are looked at again: some milliseconds.
-    LONG = 1 << 20
+    LONG = 1048576  # no expression here: a debug build cannot check its overflow
     # Python steps run one after the other before other threads get their turn.
     TURN = 256
 
