@@ -106,7 +106,11 @@ class DirectoryOutput:
                 f"{table.hash.index('')} missing"
             )
         root, digest = seal_root(content.header, table)
-        self.file(ROOT, root)
+        if self._keep and self._files is not None:
+            # In one step of the interpreter: an interrupt between the file and the note of it would leave it open.
+            self._open.extend(map(self._files.file, (ROOT,), (root,), (True,)))
+        else:
+            self.file(ROOT, root)
         return Written(digest, size_of(content.header, table, len(root)))
 
     def sync(self) -> None:
