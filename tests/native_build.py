@@ -1,10 +1,11 @@
-"""Builds a Cython file of ``tests/native`` against the shipped declarations, as another package would."""
+"""Builds what is in ``tests/native`` against the shipped declarations, as another package would."""
 
 from __future__ import annotations
 
 import importlib.util
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -52,3 +53,23 @@ def build(name: str, folder: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def run_program(name: str, folder: Path, *arguments: str) -> None:
+    """Compile ``tests/native/<name>.c``, and run it to its good end; ``.ci/sanitize`` does so under the sanitizers."""
+    # Of Python and NumPy, for what looks into arrays; nothing of theirs is called.
+    headers = [Path(jobcore.__file__).parent / "_fast", np.get_include(), sysconfig.get_path("include")]
+    program = folder / name
+    subprocess.run(
+        [
+            *("cc", "-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-O2"),
+            *(f"-I{place}" for place in headers),
+            *(str(Path(__file__).parent / "native" / f"{name}.c"), "-o", str(program), "-lpthread"),
+        ],
+        check=True,
+    )
+    done = subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "well\n"

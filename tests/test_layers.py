@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "src" / "jobcore"
 
 # Modules and packages right below jobcore, lowest layer first; docs/design.md says what each layer is.
 LAYERS = [
-    ["_types", "_version", "errors"],
+    ["_telling", "_types", "_version", "errors"],
     ["_fast"],
     ["_dtypes", "_rng", "_state", "lowlevel", "statistics", "store", "tracing", "workspace"],
     ["graph"],

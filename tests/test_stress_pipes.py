@@ -7,15 +7,11 @@ and hands on every row.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -35,7 +31,7 @@ from jobcore.data import (
 )
 from jobcore.errors import Cancelled, ClosedError, TaskGroupError
 from jobcore.runtime import current_token
-from stress_tools import seeds, watched
+from stress_tools import rounds
 
 pytestmark = pytest.mark.usefixtures("quiet_threads")
 
@@ -252,56 +248,12 @@ def disturbed(case: Pipeline, session: LocalSession, delay: float) -> BaseExcept
     return error
 
 
-def interrupted(first: int, count: int, long: bool) -> None:
-    """Play with interruptions; for a process of its own, where no other code is hit."""
-
-    def press(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGUSR1, press)
-    for seed in seeds(first, count, long):
-        play_told(seed, "interrupt")
-    print("all ended")
-
-
-def play_told(seed: int, end: str) -> None:
-    with watched():
-        try:
-            play(Random(f"{end} {seed}"), end)
-        except BaseException as error:
-            error.add_note(f"round {seed} of {end!r}")
-            raise
-
-
-def rounds(end: str, first: int, count: int, long: bool = False) -> None:
-    if end != "interrupt":
-        for seed in seeds(first, count, long):
-            play_told(seed, end)
-        return
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-X",
-            "dev",
-            "-c",
-            f"import {__name__} as t; t.interrupted({first}, {count}, {long})",
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
-    )
-    # An interruption that hits a callback of the interpreter's own is reported there and goes on to nobody.
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "all ended\n"
-    assert "Exception in thread" not in done.stderr
-
-
 @pytest.mark.parametrize("end", ENDS)
 def test_pipelines_end_at_random(end: str) -> None:
-    rounds(end, 0, ROUNDS)
+    rounds(__name__, end, 0, ROUNDS)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ENDS)
 def test_thousands_of_pipelines(end: str) -> None:
-    rounds(end, ROUNDS, LONG_ROUNDS, long=True)
+    rounds(__name__, end, ROUNDS, LONG_ROUNDS, long=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter as Tally
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,7 +14,7 @@ from jobcore import LocalSession, Task, TaskGroup, ops, sleep
 from jobcore.errors import Cancelled, ClosedError, TaskGroupError
 from jobcore.graph import execution_step
 from jobcore.runtime import current_token
-from stress_tools import seeds, watched
+from stress_tools import rounds
 
 pytestmark = pytest.mark.usefixtures("quiet_threads")
 
@@ -217,56 +213,12 @@ def play(rng: Random, end: str) -> None:
         session.close()
 
 
-def interrupted(first: int, count: int, long: bool) -> None:
-    """Play with interruptions; for a process of its own, where no other code is hit."""
-
-    def press(number, frame):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGUSR1, press)
-    for seed in seeds(first, count, long):
-        play_told(seed, "interrupt")
-    print("all ended")
-
-
-def play_told(seed: int, end: str) -> None:
-    with watched():
-        try:
-            play(Random(f"{end} {seed}"), end)
-        except BaseException as error:
-            error.add_note(f"round {seed} of {end!r}")
-            raise
-
-
-def rounds(end: str, first: int, count: int, long: bool = False) -> None:
-    if end != "interrupt":
-        for seed in seeds(first, count, long):
-            play_told(seed, end)
-        return
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-X",
-            "dev",
-            "-c",
-            f"import {__name__} as t; t.interrupted({first}, {count}, {long})",
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
-    )
-    # An interruption that hits a callback of the interpreter's own is reported there and goes on to nobody.
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "all ended\n"
-    assert "Exception in thread" not in done.stderr
-
-
 @pytest.mark.parametrize("end", ENDS)
 def test_hundreds_of_rounds(end):
-    rounds(end, 0, ROUNDS)
+    rounds(__name__, end, 0, ROUNDS)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ENDS)
 def test_thousands_of_rounds(end):
-    rounds(end, ROUNDS, 3000, long=True)
+    rounds(__name__, end, ROUNDS, 3000, long=True)

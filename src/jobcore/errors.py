@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jobcore._telling import told
+
 __all__ = [
     "BlobKindError",
     "BlobNotFoundError",
@@ -191,7 +193,7 @@ class TaskFailure:
     def describe(self) -> str:
         """Return one line that says where and what."""
         where = f" built at {self.built_at}" if self.built_at else ""
-        return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: {_said(self.error)}"
+        return f"task {self.task!r} on node {self.node!r}, step {self.step!r}{where}: {told(self.error)}"
 
 
 # The message of an ExceptionGroup is a property of its own.
@@ -259,14 +261,6 @@ def _portable(cause: BaseException | None) -> BaseException | None:
     return cause if own and not isinstance(cause, BaseExceptionGroup) else None
 
 
-def _said(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception as failure:  # noqa: BLE001 - a broken __str__ of the user's must not hide what failed
-        text = f"(its text cannot be made: {type(failure).__name__})"
-    return f"{type(error).__name__}: {text}"
-
-
 def _stands_for(error: BaseException, original: BaseException) -> bool:
     """Tell whether `error` is `original`, the wrapper made of it, or what a split left of it."""
     if error is original or (not isinstance(original, Exception) and error.__cause__ is original):
@@ -286,6 +280,6 @@ def _as_exception(error: BaseException) -> Exception:
     # SystemExit in a task thread must not vanish, and an ExceptionGroup holds only Exceptions.
     if isinstance(error, Exception):
         return error
-    wrapper = RuntimeError(_said(error))
+    wrapper = RuntimeError(told(error))
     wrapper.__cause__ = error
     return wrapper

@@ -44,7 +44,7 @@ class _Watched:
 
     def numbers(self) -> dict[str, int]:
         return {
-            f"{self.prefix}/{name}": value - (0 if name in _LEVELS else self.taken.get(name, 0))
+            (full := f"{self.prefix}/{name}"): value - (0 if name in _LEVELS else self.taken.get(full, 0))
             for name, value in self.totals.read().items()
         }
 
@@ -155,11 +155,11 @@ class StatRegistry:
         BlobValueError
             The prefix is empty or no text.
         """
+        if not isinstance(prefix, str) or not prefix:
+            raise BlobValueError(f"expected the name of what is watched, found {prefix!r:.80}")
         watched = _Watched(prefix, totals)
-        for name in totals.read():
-            if not isinstance(prefix, str) or not prefix:
-                raise BlobValueError(f"expected the name of what is watched, found {prefix!r:.80}")
-            self.counter(f"{prefix}/{name}")
+        for name in watched.numbers():
+            self.counter(name)
         with self._lock:
             self._settle()
             self._watched.append(watched)
@@ -194,10 +194,8 @@ class StatRegistry:
                 numbers = one.numbers()
                 for name, value in numbers.items():
                     watched[name] = watched.get(name, 0) + value
-                if reset:
-                    start = len(one.prefix) + 1
-                    for name, value in numbers.items():
-                        one.taken[name[start:]] = one.taken.get(name[start:], 0) + value
+                    if reset:
+                        one.taken[name] = one.taken.get(name, 0) + value
         now_ns = time.time_ns()
         return [
             Statistic(name, (counter.reset() if reset else counter.retrieve()) + watched.get(name, 0), now_ns)

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from jobcore._telling import told
+
 __all__ = ["Span", "SpanStack", "Trace", "active_trace", "span"]
 
 
@@ -197,14 +199,6 @@ def active_trace() -> Trace | None:
     return _active
 
 
-def _told(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception as failure:  # noqa: BLE001 - a broken __str__ of the user's must not take the error's place
-        text = f"(its text cannot be made: {type(failure).__name__})"
-    return f"{type(error).__name__}: {text}"[:200]
-
-
 @contextmanager
 def span(name: str, category: str = "", node: str = "", **args: Any) -> Iterator[None]:
     """Record what the ``with`` block does as a span of the open trace; without one it costs nothing to speak of.
@@ -222,7 +216,7 @@ def span(name: str, category: str = "", node: str = "", **args: Any) -> Iterator
     try:
         yield
     except BaseException as error:
-        args["error"] = _told(error)
+        args["error"] = told(error)[:200]
         raise
     finally:
         trace.add(_ended(name, category, node, start_ns, args))
@@ -270,7 +264,7 @@ class SpanStack:
             return
         while self._open:
             found, name, start_ns = self._open.pop()
-            args = {} if error is None else {"error": _told(error)}
+            args = {} if error is None else {"error": told(error)[:200]}
             self._trace.add(_ended(name, "step", self._node, start_ns, args))
             if found is key:
                 break

@@ -9,25 +9,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "kernels.h"
+
+#include "check.h"
 
 #define THREADS 4
 #define ROUNDS 60000
 #define MOVES 3000
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: expected %s, errno %d\n", __FILE__, __LINE__, #what, errno); \
-            exit(1); \
-        } \
-    } while (0)
 
 /* A blob: where its value is, and the version that says so. */
 typedef struct {
@@ -132,6 +123,11 @@ int main(void)
     cell shared = {1, &places[0]}, counted = {1, &counters[0]};
     worker workers[THREADS + 1];
     pthread_t threads[THREADS + 1];
+    for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
+        for (int k = 0; k < 2 && k < code[i].inputs + code[i].outputs; k++) {
+            code[i].near[k] = code[i].slots[k];
+        }
+    }
     memcpy(endless, code, sizeof code);
     endless[5].code = JC_CODE_JUMP;
     endless[5].target = 6;

@@ -5,23 +5,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <stdio.h>
 #include <sys/wait.h>
 
 #include "queue_totals.h"
 #include "queue_wait.h"
 
+#include "check.h"
+
 #define WIDTH 3
 #define WRITERS 3
 #define READERS 3
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: expected %s, errno %d\n", __FILE__, __LINE__, #what, errno); \
-            exit(1); \
-        } \
-    } while (0)
 
 enum { PLAIN = 1, CYCLIC = 2 };
 

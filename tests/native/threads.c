@@ -6,25 +6,18 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <stdio.h>
 
 #define JC_SYNC_BYTES ((uint64_t)1 << 20) /* small, so that syncs on the way meet all else */
 
 #include "arena.h"
 #include "chunk_io.h"
 
+#include "check.h"
+
 #define FILES 3
 #define READERS 3
 #define BLOCK ((size_t)64 << 10)
 #define SIZE ((size_t)9 << 20)
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: expected %s, errno %d\n", __FILE__, __LINE__, #what, errno); \
-            exit(1); \
-        } \
-    } while (0)
 
 static const char *folder;
 
@@ -79,7 +72,7 @@ static void *read_all(void *argument)
         at += n;
         count++;
     }
-    CHECK(jc_read_chunks(f->fd, chunks, count, 4) == 0);
+    CHECK(jc_read_chunks(f->fd, chunks, count, 4, (int)(count % 2)) == 0);
     for (size_t i = 0; i < count; i++) {
         const uint8_t *expected = f->data + chunks[i].offset;
         CHECK(chunks[i].error == 0);
@@ -155,7 +148,7 @@ static void fail_and_give_up(void)
         for (int i = 0; i < 4; i++) {
             chunks[i] = (jc_chunk){i, (uint64_t)5 << 20, NULL, 0, 0, 0, 0};
         }
-        CHECK(jc_read_chunks(fd, chunks, 4, 4) == 0);
+        CHECK(jc_read_chunks(fd, chunks, 4, 4, 0) == 0);
         for (int i = 0; i < 4; i++) {
             CHECK(chunks[i].error == JC_END_OF_FILE);
         }

@@ -69,7 +69,7 @@ static void jc_chunk_file_take(jc_chunk_file *c, uint8_t *block, size_t real, si
  * than `total`. 0, or an errno. */
 static int jc_chunk_file_write(jc_chunk_file *c, uint8_t *block, uint64_t most)
 {
-    jc_file file = {c->fd, 0, 0, 0, 0};
+    jc_file file = jc_file_begin(c->fd, 0);
     const uint64_t stop = c->total - c->done < most ? c->total : c->done + most;
 
     do {
@@ -134,14 +134,14 @@ static int jc_close_file(int fd)
 /* A new file with some bytes, to be closed by the caller. 0, or an errno. */
 static int jc_put_file(int directory, const char *key, int mode, const uint8_t *data, size_t n, int *fd)
 {
-    jc_file file = {0};
+    jc_file file;
     int failed;
 
     *fd = jc_new_file(directory, key, mode);
     if (*fd < 0) {
         return errno;
     }
-    file.fd = *fd;
+    file = jc_file_begin(*fd, 0);
     failed = jc_write_out(&file, data, n, 0);
     if (failed) {
         close(*fd);

@@ -7,6 +7,9 @@ from jobcore._fast.kernel cimport jc_frame, jc_op, jc_slot
 from jobcore._fast.workspace cimport BlobTable
 
 
+cpdef bint is_mutex(object state) except -1
+
+
 cdef class Frame:
     # Guard: one thread runs a frame.
     cdef BlobTable _workspace

@@ -40,7 +40,7 @@ from jobcore._fast.timer cimport Timer
 from jobcore._fast.value cimport drop_value, fill_tensor, jc_value
 from jobcore._fast.workspace cimport BlobTable
 
-__all__ = ["Frame"]
+__all__ = ["Frame", "is_mutex"]
 
 cnp.import_array()
 
@@ -205,8 +205,9 @@ cdef bint may_be_copied(Blob blob) noexcept:
     )
 
 
-cdef bint is_mutex(object state) except -1:
-    """Whether it is what CreateMutex makes."""
+cpdef bint is_mutex(object state) except -1:
+    """Whether it is what the op CreateMutex makes."""
+    # Not compared as a whole: an array in a state has no single answer.
     if type(state) is not dict or len(<dict> state) != 1:
         return False
     value = (<dict> state).get("mutex")

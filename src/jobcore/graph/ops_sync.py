@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobcore._fast.cancel import current_flag
+from jobcore._fast.frame import is_mutex
 from jobcore.errors import BlobKindError, BlobValueError, BuildError
 from jobcore.graph.blob_locks import lock_of
 from jobcore.graph.kernels import describe_blob, tensor, wrong_kind
@@ -43,11 +44,7 @@ def check_mutex(ctx: OpContext, index: int) -> Blob:
         It is none, or empty.
     """
     blob = ctx.inputs[index]
-    value = blob.value
-    # Not compared as a whole: an array in a state has no single answer.
-    if blob.kind != "state" or type(value) is not dict or value.keys() != _MUTEX.keys():
-        raise wrong_kind(ctx, blob, "a mutex")
-    if type(value["mutex"]) is not str or value != _MUTEX:
+    if blob.kind != "state" or not is_mutex(blob.value):
         raise wrong_kind(ctx, blob, "a mutex")
     return blob
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -248,19 +248,14 @@ class _Code:
         self.put("store_bool", outputs=(name,), constant=value, payload=(place, name, set_flag))
 
     def _op(self, program: OpProgram) -> None:
-        op, constant = program.op, _constant(program.op)
-        # A move empties blobs, which no native kernel does; one that looked at them would even prevent it.
-        python_only = constant is False and op.type in (
-            "EnqueueBlobs",
-            "SafeEnqueueBlobs",
-            "SafeDequeueBlobs",
-        )
+        op = program.op
+        kernel, constant = _native(op)
         self.put(
             "op",
             inputs=op.inputs,
             outputs=op.outputs,
-            kernel=None if python_only else schema(op.type).native,
-            constant=None if python_only else constant,
+            kernel=kernel,
+            constant=constant,
             payload=(program.place, program.kernel, op, OpContext),
         )
 
@@ -274,6 +269,24 @@ def _clamped(count: int) -> int:
     return min(max(count, 0), 2**63 - 1)
 
 
+# Of ops on queues: whether there is no more to one than to copy, and to wait for as long as it takes.
+_IS_PLAIN: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "EnqueueBlobs": lambda args: not args["move"],
+    "SafeEnqueueBlobs": lambda args: not args["move"],
+    "DequeueBlobs": lambda args: not args["timeout_secs"],
+    "SafeDequeueBlobs": lambda args: args["num_records"] == 1,
+}
+
+
+def _native(op: Op) -> tuple[object | None, bool | int | float | None]:
+    """Return the native kernel of an op, if it has one, and what that needs to know of its arguments."""
+    is_plain = _IS_PLAIN.get(op.type)
+    if is_plain is None:
+        return schema(op.type).native, _constant(op)
+    # A move empties blobs, which no native kernel does; one that looked at them would even prevent it.
+    return (schema(op.type).native, True) if is_plain(op.args) else (None, None)
+
+
 def _constant(op: Op) -> bool | int | float | None:
     """Return what the native kernel of an op needs to know of its arguments."""
     if op.type in ("CreateCounter", "ResetCounter"):
@@ -283,13 +296,6 @@ def _constant(op: Op) -> bool | int | float | None:
     if op.type == "ConstantFill" and op.args["shape"] == ():
         value, dtype = op.args["value"], op.args["dtype"]
         return _scalar(value if dtype is None else value.astype(dtype))
-    # Of a queue: whether there is no more to it than to copy, and to wait.
-    if op.type in ("EnqueueBlobs", "SafeEnqueueBlobs"):
-        return not op.args["move"]
-    if op.type == "DequeueBlobs":
-        return not op.args["timeout_secs"]
-    if op.type == "SafeDequeueBlobs":
-        return bool(op.args["num_records"] == 1)
     return None
 
 

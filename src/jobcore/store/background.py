@@ -20,6 +20,7 @@ import numpy as np
 from jobcore.errors import ClosedError, SaveTimeoutError
 from jobcore.store.records import WriteResult
 from jobcore.store.saving import Saving
+from jobcore.store.workers import Owner
 from jobcore.store.write import begin
 
 __all__ = ["BackgroundSaver", "PendingSave", "save_async"]
@@ -53,7 +54,7 @@ class PendingSave:
         self._error: BaseException | None = None
         self._told = False
         self._process = os.getpid()
-        self._owner: dict[str, str] = {}  # who writes it or abandons it: decided once, in one step
+        self._owner = Owner()  # of writing it, or abandoning it
         self._begun = time.monotonic()
 
     def __repr__(self) -> str:
@@ -149,7 +150,7 @@ class PendingSave:
 
     def _abandon(self, error: BaseException) -> bool:
         """Remove what was begun, unless its thread has it already; return whether it was removed."""
-        if self._owner.setdefault("", "caller") != "caller":
+        if not self._owner.may_be("caller"):
             return False
         self._error, self._told = error, True
         self._staged.set()
@@ -158,7 +159,7 @@ class PendingSave:
         return True
 
     def _run(self) -> None:
-        if self._owner.setdefault("", "thread") != "thread":
+        if not self._owner.may_be("thread"):
             return
         try:
             self._result = self._saving.finish()

@@ -106,11 +106,7 @@ class DirectoryOutput:
                 f"{table.hash.index('')} missing"
             )
         root, digest = seal_root(content.header, table)
-        if self._keep and self._files is not None:
-            # In one step of the interpreter: an interrupt between the file and the note of it would leave it open.
-            self._open.extend(map(self._files.file, (ROOT,), (root,), (True,)))
-        else:
-            self.file(ROOT, root)
+        self.file(ROOT, root)
         return Written(digest, size_of(content.header, table, len(root)))
 
     def sync(self) -> None:
@@ -150,7 +146,11 @@ class DirectoryOutput:
     def file(self, key: str, data: bytes) -> None:
         """Write a new file."""
         assert self._files is not None
-        self.done_with(self._files.file(key, data, self._keep))
+        if self._keep:
+            # In one step of the interpreter: an interrupt between the file and the note of it would leave it open.
+            self._open.extend(map(self._files.file, (key,), (data,), (True,)))
+        else:
+            self._files.file(key, data)
 
     def chunk(self, key: str, data: memoryview | bytes, zeros: int) -> tuple[int, str]:
         """Write the file of a chunk that ends in zeros, and give its CRC-32C and its hash."""

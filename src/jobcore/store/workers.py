@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["THREADS", "each", "giving_way"]
+__all__ = ["THREADS", "Owner", "each", "giving_way"]
 
 THREADS = min(4, os.cpu_count() or 1)
 
@@ -97,12 +97,28 @@ def _join(helpers: list[_Helper], crew: _Crew) -> None:
         raise interrupt
 
 
+class Owner:
+    """Who is to do something, a thread or whoever began it: the first that asks, for good.
+
+    Notes
+    -----
+    Thread-safe. One step of the interpreter decides, so no interrupt comes in between; who was interrupted asks again.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def may_be(self, who: str) -> bool:
+        """Tell whether it is `who`, which it is from now on if it was nobody."""
+        return self._first.setdefault("", who) == who
+
+
 class _Helper:
     """A thread that helps, or that never begins: an interrupt in the start of a thread leaves it open which."""
 
     def __init__(self, crew: _Crew) -> None:
         self._crew = crew
-        self._owner: dict[str, str] = {}  # whose it is: decided once, in one step, and to be asked again
+        self._owner = Owner()
         self._done = threading.Lock()  # held by the thread until it has ended
         self._done.acquire()
         self.ended = False
@@ -115,7 +131,7 @@ class _Helper:
 
     def wait(self, *, begins: bool) -> None:
         """Wait until it has ended; where it need not begin any more, it does not."""
-        if not begins and self._owner.setdefault("", "caller") == "caller":
+        if not begins and self._owner.may_be("caller"):
             self.ended = True
             return
         # It may be interrupted after it got the lock: so `ended`, set before, is what counts.
@@ -123,7 +139,7 @@ class _Helper:
         self._thread.join()
 
     def _run(self) -> None:
-        if self._owner.setdefault("", "thread") != "thread":
+        if not self._owner.may_be("thread"):
             return
         try:
             self._crew.run()
