@@ -62,6 +62,7 @@ cdef extern from "program.h" nogil:
         int32_t reg
         int32_t inputs
         int32_t outputs
+        int32_t near[2]
         const int32_t *slots
         jc_kernel kernel
         int32_t constant_type

@@ -71,6 +71,7 @@ struct jc_op {
     int32_t target;
     int32_t reg;
     int32_t inputs, outputs;
+    int32_t near[2];        /* the first two of the slots: an op that comes after an atomic one waits for each load */
     const int32_t *slots;   /* of the inputs, then of the outputs */
     jc_kernel kernel;
     int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, or JC_NOTHING */
@@ -98,7 +99,7 @@ static const int64_t jc_unbound = -1;
 
 static inline jc_slot *jc_slot_of(jc_frame *f, const jc_op *op, int index)
 {
-    return &f->slots[op->slots[index]];
+    return &f->slots[index < 2 ? op->near[index] : op->slots[index]];
 }
 
 static inline int jc_fresh(const jc_slot *s)
@@ -189,7 +190,7 @@ static int jc_run(jc_frame *f, int64_t budget)
             continue;
         case JC_CODE_IF_TRUE:
         case JC_CODE_IF_FALSE: {
-            const jc_slot *s = &f->slots[op->slots[0]];
+            const jc_slot *s = &f->slots[op->near[0]];
             if (!jc_reads(s, JC_BOOL)) {
                 answer = JC_DECLINE;
                 goto out;
@@ -198,7 +199,7 @@ static int jc_run(jc_frame *f, int64_t budget)
             continue;
         }
         case JC_CODE_STORE_BOOL: {
-            const jc_slot *s = &f->slots[op->slots[0]];
+            const jc_slot *s = &f->slots[op->near[0]];
             if (!jc_writes(s, JC_BOOL)) {
                 answer = JC_DECLINE;
                 goto out;
@@ -208,7 +209,7 @@ static int jc_run(jc_frame *f, int64_t budget)
             continue;
         }
         case JC_CODE_STORE_REG: {
-            const jc_slot *s = &f->slots[op->slots[0]];
+            const jc_slot *s = &f->slots[op->near[0]];
             if (!jc_writes(s, JC_INT64)) {
                 answer = JC_DECLINE;
                 goto out;

@@ -139,7 +139,7 @@ cdef class Program:
 
     cdef Py_ssize_t read(self, Py_ssize_t i, tuple row, Py_ssize_t used) except -1:
         cdef jc_op *op = &self._ops[i]
-        cdef Py_ssize_t index
+        cdef Py_ssize_t index, k
         code, target, register, inputs, outputs, kernel, constant, _ = row
         if code not in CODES or not 0 <= target < self._count or not 0 <= register <= self._registers:
             raise BuildError(
@@ -156,6 +156,8 @@ cdef class Program:
                 raise BuildError(f"instruction {i}: expected a blob from 0 to {len(self._names) - 1}, found {index}")
             self._indices[used] = <int32_t> index
             used += 1
+        for k in range(min(2, op.inputs + op.outputs)):
+            op.near[k] = op.slots[k]
         needs = {"if_true": 1, "if_false": 1, "store_bool": 1, "store_register": 1}.get(code, 0)
         if needs and op.inputs + op.outputs != needs:
             raise BuildError(f"instruction {i}: expected {needs} blob for {code!r}, found {op.inputs + op.outputs}")
