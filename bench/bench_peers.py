@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import jobcore
-from bench_async import AsyncSaves
+from bench_async import AsyncSaves, jax_arrays
 from bench_save import Saves, remove
 from peers import PEERS, Peer, force
 from rounds import alternate, keep, ratios
@@ -131,11 +131,17 @@ def bench_save(benchmark: Any, place: Path, name: str) -> None:
     compare(benchmark, "peer-save", name, ours_s, turns)
 
 
+@pytest.mark.parametrize("source", sorted({peer.source for peer in PEERS.values() if peer.background}))
 @pytest.mark.parametrize("name", STATES)
-def bench_stall(benchmark: Any, place: Path, name: str) -> None:
+def bench_stall(benchmark: Any, place: Path, name: str, source: str) -> None:
     benchmark.group = f"peer-stall, {name}"
-    saves = AsyncSaves(place, name)
-    turns = {key: Turns(place, name, peer()) for key, peer in PEERS.items() if peer.background}
+    # The same arrays for both sides.
+    saves = AsyncSaves(place, name, jax_arrays(state(name)) if source == "JAX" else None)
+    turns = {
+        key: Turns(place, name, peer())
+        for key, peer in PEERS.items()
+        if peer.background and peer.source == source
+    }
 
     def others() -> None:
         for turn in turns.values():

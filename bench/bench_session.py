@@ -56,6 +56,15 @@ def bench_peer_empty_call(benchmark, ws):
     benchmark(nothing, ws)
 
 
+@pytest.mark.benchmark(group="one task, empty")
+def bench_peer_thousand_empty_calls(benchmark, ws):
+    def calls():
+        for _ in range(1000):
+            nothing(ws)
+
+    benchmark(calls)
+
+
 @pytest.mark.benchmark(group="one task, a feed and a fetch")
 def bench_session_python_step(benchmark, session):
     benchmark(session.run, LocalSession.compile(group_of(python_step)))

@@ -63,11 +63,14 @@ class Peer:
         Whether it takes milliseconds for a blob, so that of many small ones only a part is measured.
     background
         Whether it can save in the background.
+    source
+        Whose arrays it takes; those of JAX nobody can change, so that a save in the background need not copy them.
     """
 
     needs: tuple[str, ...] = ()
     slow = False
     background = False
+    source = "NumPy"
 
     def prepare(self, arrays: State) -> Any:
         return plain(arrays)
@@ -280,6 +283,7 @@ class Orbax(Peer):
     needs: tuple[str, ...] = ("orbax.checkpoint", "jax")
     slow = True
     background = True
+    source = "JAX"
 
     def prepare(self, arrays: State) -> Any:
         import jax

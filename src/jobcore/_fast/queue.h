@@ -56,7 +56,6 @@ typedef struct {
     int64_t *bytes[2];       /* taken out and put in, of each value of a row */
     int64_t room;            /* rows that the slots have place for; more than the capacity once rows were put back */
     int64_t writers;         /* registered, and not done */
-    int64_t waited_ns[2];
 
     /* Set once, before others can have the queue. */
     int64_t capacity;        /* rows at which writers wait */
@@ -65,6 +64,11 @@ typedef struct {
     int32_t mark;
     uint32_t cyclic;         /* bit set of the kinds that need the GIL */
     uint32_t seen_cyclic;    /* whether such a value was ever put in; with the GIL */
+
+    /* Only by atomic steps: whoever has waited adds to it without the lock, and not to a line that the lock's owner reads. */
+    char waits_begin[JC_LINE];
+    int64_t waited_ns[2];
+    char waits_end[JC_LINE];
 
     /* Sleep: readers for a row, writers for room. Whoever wants to sleep counts itself with both locks, and keeps the
      * mutex until it sleeps; so a signal given with the mutex finds it asleep. */

@@ -40,6 +40,7 @@ cdef class QueueCore:
     ) except -1
     cdef int put_back(self, jc_value *rows, Py_ssize_t count) except -1
     cdef str label(self, Py_ssize_t field)
+    cdef int64_t _waited(self, int side) noexcept
     cdef int64_t _read(self, const int64_t *cell) noexcept
 
 

@@ -215,12 +215,12 @@ cdef class QueueCore:
     @property
     def write_wait_ns(self):
         """Nanoseconds that writers have waited for room, all together."""
-        return self._read(&self._queue.waited_ns[JC_WRITERS])
+        return self._waited(JC_WRITERS)
 
     @property
     def read_wait_ns(self):
         """Nanoseconds that readers have waited for records, all together."""
-        return self._read(&self._queue.waited_ns[JC_READERS])
+        return self._waited(JC_READERS)
 
     @property
     def totals(self):
@@ -261,6 +261,9 @@ cdef class QueueCore:
         if self._totals is NULL:
             raise MemoryError(f"no room for a queue of {rows} {rows_are} of {width} blobs")
         return 0
+
+    cdef int64_t _waited(self, int side) noexcept:
+        return 0 if jc_queue_is_foreign(self._queue) else jc_queue_peek(&self._queue.waited_ns[side])
 
     cdef int64_t _read(self, const int64_t *cell) noexcept:
         cdef int64_t found

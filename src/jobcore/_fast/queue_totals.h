@@ -51,7 +51,7 @@ static void jc_queue_totals_read(jc_queue_totals *t)
     t->balance = q->count + q->sleepers[JC_WRITERS] - q->sleepers[JC_READERS];
     for (side = 0; side < 2; side++) {
         t->rows[side] = q->rows[side];
-        t->waited_ns[side] = q->waited_ns[side];
+        t->waited_ns[side] = jc_queue_peek(&q->waited_ns[side]);
         memcpy(t->bytes[side], q->bytes[side], (size_t)q->width * sizeof(int64_t));
     }
     jc_queue_unlock(q);
