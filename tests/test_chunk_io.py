@@ -211,6 +211,9 @@ def test_the_end_of_the_file_and_bad_ranges(fd):
     os.write(fd, b"x" * 100)
     with pytest.raises(EOFError):
         read_chunks(fd, [(0, 100, None), (50, 51, bytearray(51))])
+    for size in (2**31, 2**62):  # at once, and not piece by piece
+        with pytest.raises(EOFError, match="100"):
+            read_chunks(fd, [(0, 100, None), (50, size, None)])
     with pytest.raises(BlobValueError, match="expected a range"):
         read_chunks(fd, [(-1, 5, None)])
     with pytest.raises(BlobValueError, match="1 to 16 threads"):

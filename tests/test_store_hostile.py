@@ -265,6 +265,19 @@ def test_a_generator_whose_numbers_are_too_large_is_refused_and_not_cut(
     assert np.array_equal(first_of(rng_state(kept)[1], *keys)[0][key], holder[key])
 
 
+@pytest.mark.parametrize("word", [False, 0.0, None])
+def test_a_generator_of_other_things_than_numbers_is_refused(word: object) -> None:
+    algorithm, state = rng_state(random.Random(3))
+    version, words, _ = state["state"]
+    for members in ((version, (word, *words[1:]), None), (version, words, [word])):
+        with pytest.raises(FormatError, match="no numbers"):
+            rng_restore(None, algorithm, {"state": members})
+    drawn = random.Random(3)
+    drawn.gauss(0, 1)
+    again = rng_restore(None, *rng_state(drawn))
+    assert again.gauss(0, 1) == drawn.gauss(0, 1)
+
+
 def test_a_seed_of_an_enormous_pool_is_refused() -> None:
     algorithm, state = rng_state(np.random.default_rng(1))
     for size in (2**13, 2**32, 2**63):

@@ -193,6 +193,7 @@ def _make(algorithm: str, state: Any) -> RNG:
         raise FormatError(f"expected a state of {algorithm}, found {type(state).__name__}")
     if algorithm == _PYTHON:
         python = random.Random()
+        _check_python(state["state"])
         python.setstate(state["state"])
         return python
     stem, _, name = algorithm.partition("/")
@@ -225,6 +226,13 @@ def _within(kept: Any, stored: Any) -> bool:
     if isinstance(kept, list | tuple) and isinstance(stored, list | tuple):
         return len(kept) == len(stored) and all(map(_within, kept, stored))
     return np.array_equal(kept, stored)
+
+
+def _check_python(state: Any) -> None:
+    # The standard library keeps any object as the number that waits, and takes False for the word 0.
+    _, words, waiting = state
+    if {*map(type, words)} != {int} or type(waiting) not in (type(None), float, int):
+        raise ValueError("it has members that are no numbers")
 
 
 def _check_positions(state: Mapping[str, Any]) -> None:

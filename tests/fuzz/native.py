@@ -87,7 +87,9 @@ def _layout(seed: Seed, path: Path, fd: int, rng: random.Random) -> str:
     specs: Any = native_specs(table.specs)
     long_key: Any = escape
     wide: Any = wide_from()
-    spoilt = rng.choice(["", "", "columns", "columns", "specs", "key", "wide"])
+    encoded: Any = [bool(spec.codecs) for spec in table.specs] if table.has_codecs else None
+    sizes: Any = list(table.size) or None
+    spoilt = rng.choice(["", "", "columns", "columns", "specs", "key", "wide", "sizes"])
     if spoilt == "columns":
         for _ in range(rng.choice([1, 1, 2])):
             _spoil(columns, rng)
@@ -98,12 +100,17 @@ def _layout(seed: Seed, path: Path, fd: int, rng: random.Random) -> str:
         long_key = rng.choice([lambda _: "x" * length, lambda _: "é", lambda _: b"x", None])
     elif spoilt == "wide":
         wide = _hostile(rng)
-    honest = not spoilt and not table.has_codecs
+    elif spoilt == "sizes":
+        both = [encoded or [False] * len(specs), sizes or []]
+        _spoil(both, rng)
+        encoded, sizes = both
+    honest = not spoilt
     targets = [_guarded(table.spec_of(blob).nbytes) for blob in range(len(table.names))]
     came = "refused"
     with contextlib.suppress(*REFUSALS):
         root = RootTable(*columns)
-        came = _read(ZipLayout(specs, root, long_key, wide), root, table, data, fd, targets, honest, rng)
+        layout = ZipLayout(specs, root, long_key, wide, encoded, sizes)
+        came = _read(layout, root, table, data, fd, targets, honest, rng)
     if honest and came == "refused":
         raise Finding("native layout: a whole table was refused")
     _check_guards(targets)
@@ -126,7 +133,7 @@ def _read(
         directory = rng.choice([blind(index, rng, index), b"", index[:30]])
         honest = honest and directory == index
     rooms = None
-    if rng.random() < 0.5:
+    if not table.has_codecs and rng.random() < 0.5:
         with contextlib.suppress(*REFUSALS):
             rooms = Rooms([((spec.nbytes,), np.dtype("u1")) for spec in table.specs], root)
     with contextlib.suppress(*REFUSALS):
@@ -142,7 +149,11 @@ def _read(
         layout.finish()
     came = "made" if at is not None else "not ok"
     blobs: list[Any] = list(range(len(table.names)))
-    arrays: list[Any] = [target[GUARD:-GUARD] for target in targets]
+    if rng.random() < 0.9:
+        blobs = [blob for blob in blobs if not table.spec_of(blob).codecs]
+    elif table.has_codecs:
+        honest = False  # those that are encoded are refused
+    arrays: list[Any] = [targets[blob][GUARD:-GUARD] for blob in blobs]
     threads = rng.choice([1, 2, 16])
     if not honest or rng.random() < 0.5:
         honest = False

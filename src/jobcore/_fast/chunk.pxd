@@ -32,7 +32,7 @@ cdef extern from "chunk_io.h" nogil:
     int jc_writer_reserve(jc_writer *writer, size_t n)
     int jc_writer_fill(jc_writer *writer, int64_t offset, const uint8_t *data, size_t n)
     int jc_writer_finish(jc_writer *writer)
-    int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads)
+    int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads, int fresh)
 
 
 @cython.final

@@ -21,6 +21,7 @@ from jobcore._fast.chunk cimport (
 )
 
 import os
+from stat import S_ISREG
 
 from jobcore.errors import BlobValueError, ClosedError
 
@@ -307,6 +308,11 @@ def read_chunks(int fd, chunks, int threads=2):
             # Beyond that the number of pieces would wrap, and so the room for them.
             if offset < 0 or size < 0 or offset + size > INT64_MAX:
                 raise BlobValueError(f"expected a range of the file, found {size} bytes at {offset}")
+            if size > PORTION_BYTES:
+                # So many pieces would be made of a range that no file has.
+                end = os.fstat(fd)
+                if S_ISREG(end.st_mode) and offset + size > end.st_size:
+                    raise EOFError(max(offset, end.st_size))
             table[i].offset = offset
             table[i].size = size
             if target is not None and len(target):
@@ -322,7 +328,7 @@ def read_chunks(int fd, chunks, int threads=2):
                 portion += table[first + n].size
                 n += 1
             with nogil:
-                failed = jc_read_chunks(fd, table + first, n, threads)
+                failed = jc_read_chunks(fd, table + first, n, threads, 0)
             if failed:
                 raise failure(failed)
             for i in range(first, first + <Py_ssize_t> n):

@@ -3,7 +3,8 @@
  *
  * What the page cache has goes through a small buffer that stays in the processor's cache: from there it is summed and stored
  * past the caches by one pass, which takes less time than to let the kernel store it and to sum it where it lies then.
- * What comes from the disk goes right to its place in large requests.
+ * What comes from the disk goes right to its place in large requests; and what goes to memory that nobody has touched yet
+ * does so in small ones, since the kernel has just filled it with zeros and the caches have it.
  *
  * No function here touches Python.
  */
@@ -23,6 +24,7 @@
 #include "crew.h"
 
 #define JC_STEP ((size_t)128 << 10)    /* read and summed at a time: with its source it fits into the second-level cache */
+#define JC_FRESH_STEP ((size_t)512 << 10) /* the same where it goes to fresh memory */
 #define JC_PIECE ((uint64_t)4 << 20)   /* of memory: what one thread fills at a time */
 #define JC_FEW ((uint64_t)64 << 20)    /* bytes in all below which threads take half as much, so that none waits long */
 #define JC_END_OF_FILE (-1)            /* in place of an errno */
@@ -45,6 +47,7 @@ typedef struct {
 
 typedef struct {
     int fd;
+    int fresh;                  /* nobody has touched the memory that it goes to */
     jc_chunk *chunks;
     jc_piece *pieces;
     size_t *groups;             /* first piece of each group that a thread takes at a time, and the number of pieces */
@@ -87,8 +90,9 @@ static int jc_is_cold(int fd, int64_t offset)
 }
 
 /* Read and sum one piece. `scratch` is room for JC_STEP bytes, made where it is needed. 0, an errno, or JC_END_OF_FILE. */
-static int jc_read_piece(int fd, const jc_chunk *chunk, jc_piece *piece, uint8_t **scratch, int64_t *offset)
+static int jc_read_piece(const jc_reading *r, const jc_chunk *chunk, jc_piece *piece, uint8_t **scratch, int64_t *offset)
 {
+    const int fd = r->fd;
     uint64_t at = piece->start, end = piece->start + piece->size;
     uint32_t crc = 0;
     int cold;
@@ -101,8 +105,9 @@ static int jc_read_piece(int fd, const jc_chunk *chunk, jc_piece *piece, uint8_t
         if (target != NULL && n > chunk->room - at) {
             n = chunk->room - at;
         }
-        if (target != NULL && cold) {
+        if (target != NULL && (cold || r->fresh)) {
             /* Small requests would keep the disk waiting. */
+            n = cold || n < JC_FRESH_STEP ? n : JC_FRESH_STEP;
             failed = jc_read_in(fd, target, (size_t)n, offset);
             crc = failed ? crc : jc_crc32_update(crc, target, (size_t)n);
         } else {
@@ -137,7 +142,7 @@ static void *jc_read_pieces(void *argument)
         for (size_t i = r->groups[group]; i < r->groups[group + 1]; i++) {
             jc_chunk *chunk = &r->chunks[r->pieces[i].chunk];
             int64_t offset;
-            int failed = jc_read_piece(r->fd, chunk, &r->pieces[i], &scratch, &offset);
+            int failed = jc_read_piece(r, chunk, &r->pieces[i], &scratch, &offset);
             if (failed) {
                 /* Threads may fail on one chunk at once; any of the reasons will do. */
                 __atomic_store_n(&chunk->failed_at, (uint64_t)offset, __ATOMIC_RELAXED);
@@ -185,10 +190,10 @@ static void jc_cut_pieces(jc_reading *r, size_t count, uint64_t step, size_t *pi
     }
 }
 
-/* Read chunks with several threads, the calling one among them. 0, or ENOMEM; the chunks tell of their own failures. */
-static int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads)
+/* Read chunks with several threads, the calling one among them; `fresh`: to memory that nobody has touched. 0, or ENOMEM; the chunks tell of their own failures. */
+static int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads, int fresh)
 {
-    jc_reading r = {fd, chunks, NULL, NULL, 0, 0};
+    jc_reading r = {fd, fresh, chunks, NULL, NULL, 0, 0};
     uint64_t bytes = 0, step;
     size_t pieces;
     for (size_t i = 0; i < count; i++) {

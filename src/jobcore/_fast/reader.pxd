@@ -13,6 +13,7 @@ from jobcore._fast.table cimport RootTable, jc_name
 cdef extern from "zip_scan.h" nogil:
     ctypedef struct jc_place:
         const jc_spec *spec
+        const uint64_t *sizes
         uint64_t offset
         uint64_t first
 
@@ -23,6 +24,9 @@ cdef extern from "zip_scan.h" nogil:
         const uint64_t *places
         const uint32_t *sums
         uint64_t chunks
+        const uint8_t *encoded
+        const uint64_t *sizes
+        uint64_t sized
         uint64_t wide
         uint64_t end
 
@@ -39,6 +43,7 @@ cdef extern from "zip_scan.h" nogil:
         const jc_layout *l
         int fd
         int threads
+        int fresh
         const jc_wanted *wanted
         size_t count
         int error
@@ -77,6 +82,8 @@ cdef class ZipLayout:
     cdef jc_job _job
     cdef jc_spec *_specs
     cdef jc_long_key *_keys
+    cdef uint8_t *_encoded
+    cdef uint64_t *_sizes
     cdef RootTable _table
     cdef object _held           # texts and memory that native code points into
     cdef bint _ok
@@ -84,3 +91,4 @@ cdef class ZipLayout:
 
     cdef bint holds(self, Rooms rooms) noexcept
     cdef list long_keys(self, object long_key)
+    cdef int take_sizes(self, list sizes, list encoded) except -1

@@ -17,6 +17,8 @@ class ZipLayout:
         table: RootTable,
         long_key: Callable[[str], str],
         wide: int = 4294967295,
+        encoded: list[bool] | None = None,
+        sizes: list[int] | None = None,
     ) -> None: ...
     @property
     def end(self) -> int: ...
@@ -24,5 +26,10 @@ class ZipLayout:
     def finish(self) -> tuple[int | None, bool | None]: ...
     def offset(self, blob: int) -> int: ...
     def read(
-        self, fd: int, blobs: list[int], arrays: list[np.ndarray[Any, Any] | None], threads: int = 2
+        self,
+        fd: int,
+        blobs: list[int],
+        arrays: list[np.ndarray[Any, Any] | None],
+        threads: int = 2,
+        fresh: bool = False,
     ) -> bool: ...

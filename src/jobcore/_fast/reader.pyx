@@ -64,6 +64,9 @@ cdef class ZipLayout:
         Gives the key of a name that is too long for one.
     wide
         From which size or offset on a field is wide.
+    encoded, sizes
+        Whether chunks of each spec are encoded, and the bytes that are stored of each chunk that is, of all blobs in
+        order. Such blobs have their places in the layout; `read` takes the others only.
 
     Raises
     ------
@@ -76,7 +79,8 @@ cdef class ZipLayout:
     """
 
     def __cinit__(
-        self, list specs, RootTable table not None, long_key, uint64_t wide=UINT32_MAX
+        self, list specs, RootTable table not None, long_key, uint64_t wide=UINT32_MAX, list encoded=None,
+        list sizes=None
     ):
         cdef Py_ssize_t i
         cdef jc_spec *one
@@ -109,12 +113,16 @@ cdef class ZipLayout:
         self._layout.places, self._layout.sums = table.places, table.sums
         self._layout.chunks = <uint64_t> table.chunks
         self._layout.wide = wide
+        if encoded is not None:
+            if len(encoded) != len(specs):
+                raise BlobValueError(f"expected as many in encoded as specs, {len(specs)}, found {len(encoded)}")
+            self.take_sizes([] if sizes is None else sizes, encoded)
         job.l, job.names, job.spec = &self._layout, table.texts, table.spec
         job.specs, job.count = self._specs, <size_t> table.blobs
         job.keys, job.key_count = self._keys, <size_t> len(keys)
         self._held = [specs, keys]
 
-    def __init__(self, specs, table, long_key, wide=UINT32_MAX):
+    def __init__(self, specs, table, long_key, wide=UINT32_MAX, encoded=None, sizes=None):
         pass
 
     def __dealloc__(self):
@@ -122,6 +130,8 @@ cdef class ZipLayout:
         jc_layout_free(&self._layout)
         free(self._specs)
         free(self._keys)
+        free(self._encoded)
+        free(self._sizes)
 
     def begin(self, const uint8_t[::1] directory not None, int fd=-1, Rooms rooms=None):
         """Begin to work it out in a native thread; to be called once.
@@ -139,6 +149,8 @@ cdef class ZipLayout:
         cdef jc_job *job = &self._job
         if self._begun:
             raise BlobValueError("expected begin() to be called once, found a second call")
+        if rooms is not None and self._encoded is not NULL:
+            raise BlobValueError("expected no rooms where blobs are encoded")
         if rooms is not None:
             if rooms.table is not self._table or not self.holds(rooms):
                 raise BlobValueError("expected rooms that were made for this table and these specs")
@@ -183,6 +195,22 @@ cdef class ZipLayout:
                 return False
         return True
 
+    cdef int take_sizes(self, list sizes, list encoded) except -1:
+        cdef Py_ssize_t i
+        self._encoded = <uint8_t *> calloc(<size_t> len(encoded) + 1, 1)
+        self._sizes = <uint64_t *> calloc(<size_t> len(sizes) + 1, sizeof(uint64_t))
+        if self._encoded is NULL or self._sizes is NULL:
+            raise MemoryError
+        for i in range(len(encoded)):
+            self._encoded[i] = 1 if encoded[i] else 0
+        try:
+            for i in range(len(sizes)):
+                self._sizes[i] = sizes[i]
+        except (OverflowError, TypeError) as error:
+            raise BlobValueError(f"expected sizes that a file can have: {error}") from error
+        self._layout.encoded, self._layout.sizes, self._layout.sized = self._encoded, self._sizes, <uint64_t> len(sizes)
+        return 0
+
     cdef list long_keys(self, object long_key):
         """Give the keys that are made otherwise: index of the blob and key of each."""
         cdef list found = []
@@ -212,7 +240,7 @@ cdef class ZipLayout:
             raise BlobValueError(f"expected the index of one of {self._layout.count} blobs, found {blob}")
         return self._layout.blobs[blob].offset
 
-    def read(self, int fd, list blobs, list arrays, int threads=2):
+    def read(self, int fd, list blobs, list arrays, int threads=2, bint fresh=False):
         """Read blobs, and check every byte of theirs: headers, payloads and documents.
 
         Parameters
@@ -225,6 +253,9 @@ cdef class ZipLayout:
             The C-contiguous writable array that each fills, or None to check it only.
         threads
             Threads that read large payloads, the calling one among them, 1 to 16.
+        fresh
+            Whether nobody has touched the memory of the arrays yet, which is then read into in another way. Only the
+            speed depends on it.
 
         Returns
         -------
@@ -236,7 +267,7 @@ cdef class ZipLayout:
         OSError
             A read failed. EOFError when the file ends before.
         BlobValueError
-            An array does not fit.
+            An array does not fit, or a blob is encoded.
 
         Notes
         -----
@@ -257,13 +288,15 @@ cdef class ZipLayout:
         if wanted is NULL:
             raise MemoryError
         memset(&scan, 0, sizeof(scan))
-        scan.l, scan.fd, scan.threads = &self._layout, fd, threads
+        scan.l, scan.fd, scan.threads, scan.fresh = &self._layout, fd, threads, fresh
         try:
             for i in range(count):
                 blob = blobs[i]
                 if not before < blob < <Py_ssize_t> self._layout.count:
                     raise BlobValueError(f"expected increasing indices of {self._layout.count} blobs, found {blob}")
                 before = blob
+                if self._layout.blobs[blob].sizes is not NULL:
+                    raise BlobValueError(f"expected blobs that are not encoded, found that of index {blob}")
                 wanted[i].blob = <size_t> blob
                 wanted[i].target = NULL
                 if arrays[i] is not None:

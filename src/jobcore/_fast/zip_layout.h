@@ -18,6 +18,7 @@ typedef struct {
     const uint8_t *name;
     size_t name_bytes;
     const jc_spec *spec;
+    const uint64_t *sizes;  /* stored bytes of each of its chunks, or NULL where they are not encoded */
     uint64_t first;     /* of its chunks, among all chunks */
     uint64_t offset;    /* of its first entry */
     uint64_t key;       /* where its key starts among all keys */
@@ -33,6 +34,9 @@ typedef struct {
     const uint64_t *places;
     const uint32_t *sums;
     uint64_t chunks;
+    const uint8_t *encoded; /* of each spec, whether chunks are; NULL where no spec has them */
+    const uint64_t *sizes;  /* stored bytes of the encoded chunks of all blobs that are yet to be added */
+    uint64_t sized;         /* how many they are */
     uint64_t wide;
     uint64_t end;       /* offset of the root entry */
     jc_buffer text;     /* a name with its quotes; while it is made only */
@@ -55,7 +59,7 @@ static void jc_layout_key(const jc_layout *l, const jc_place *b, jc_entry *e)
 static void jc_layout_chunk(const jc_place *b, jc_entry *e, uint64_t chunk, uint64_t offset)
 {
     jc_chunk_key(e, b->key_bytes, b->spec, chunk);
-    e->size = b->spec->chunk_bytes;
+    e->size = b->sizes != NULL ? b->sizes[chunk] : b->spec->chunk_bytes;
     e->offset = offset;
 }
 
@@ -113,10 +117,18 @@ static int jc_layout_add(jc_layout *l, const uint8_t *name, size_t name_bytes, c
         l->room = room;
     }
     b = &l->blobs[l->count++];
-    *b = (jc_place){name, name_bytes, spec, 0, l->end, l->keys.used - key_bytes, (uint32_t)key_bytes, 0, 0};
+    *b = (jc_place){name, name_bytes, spec, NULL, 0, l->end, l->keys.used - key_bytes, (uint32_t)key_bytes, 0, 0};
     b->first = l->count > 1 ? b[-1].first + b[-1].spec->chunks : 0;
     if (spec->chunks > l->chunks - b->first) {
         return JC_DIFFERS;
+    }
+    if (l->encoded != NULL && l->encoded[spec->number]) {
+        if (spec->chunks > l->sized) {
+            return JC_DIFFERS;
+        }
+        b->sizes = l->sizes;
+        l->sizes += spec->chunks;
+        l->sized -= spec->chunks;
     }
     jc_layout_key(l, b, &e);
     for (uint64_t chunk = 0; chunk < spec->chunks; chunk++) {

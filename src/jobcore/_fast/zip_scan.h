@@ -18,7 +18,7 @@
 
 #define JC_JOB_BYTES ((uint64_t)512 << 20) /* small blobs that are read in one go, without a look for signals */
 
-/* What to read: a blob, and the memory of all its bytes, or NULL to check it only. */
+/* What to read: a blob that is not encoded, and the memory of all its bytes, or NULL to check it only. */
 typedef struct {
     size_t blob;
     uint8_t *target;
@@ -28,6 +28,7 @@ typedef struct {
     const jc_layout *l;
     int fd;
     int threads;
+    int fresh;                  /* nobody has touched the memory of what is wanted */
     const jc_wanted *wanted;    /* in the order of the file */
     size_t count;
     size_t share;               /* blobs in each part that a thread takes; more of them where they are small */
@@ -184,7 +185,7 @@ static int jc_scan_large(const jc_scan *s)
         }
     }
     chunks = (jc_chunk *)all.data;
-    failed = count ? jc_read_chunks(s->fd, chunks, count, s->threads) : 0;
+    failed = count ? jc_read_chunks(s->fd, chunks, count, s->threads, s->fresh) : 0;
     for (size_t i = 0, k = 0; i < s->count && !failed && k < count; i++) {
         const jc_place *b = &l->blobs[s->wanted[i].blob];
         for (uint64_t c = 0; b->spec->chunk_bytes >= JC_LARGE && c < b->spec->chunks && !failed; c++, k++) {
@@ -277,7 +278,7 @@ static void jc_job_divide(jc_job *job)
             job->wanted[count++] = (jc_wanted){i, job->targets[i]};
         }
     }
-    job->scan = (jc_scan){l, job->fd, 0, job->wanted, count, 0, 0, 0};
+    job->scan = (jc_scan){l, job->fd, 0, 1, job->wanted, count, 0, 0, 0};
     jc_scan_divide(&job->scan);
     job->small = 1;
 }
@@ -289,7 +290,7 @@ static void *jc_job_run(void *argument)
     job->failed = jc_layout_all(l, job->names, job->spec, job->specs, job->count, job->keys, job->key_count);
     if (!job->failed) {
         const jc_place *last = l->count ? &l->blobs[l->count - 1] : NULL;
-        job->failed = (last ? last->first + last->spec->chunks : 0) == l->chunks ? 0 : JC_DIFFERS;
+        job->failed = (last ? last->first + last->spec->chunks : 0) == l->chunks && l->sized == 0 ? 0 : JC_DIFFERS;
     }
     if (!job->failed && job->index != NULL) {
         job->failed = jc_layout_compare(l, job->index, job->index_bytes, &job->root_at);

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "Written",
     "as_stored",
     "check_claims",
+    "nowhere",
     "whole",
 ]
 
@@ -325,6 +327,11 @@ def whole(table: Table, blob: int, array: np.ndarray[Any, Any]) -> Target:
                 yield flat[low * spec.row_bytes : high * spec.row_bytes]
 
     return Target(blob, sinks, 0, array)
+
+
+def nowhere(table: Table, blob: int) -> Target:
+    """Make the target of a whole blob that is only checked."""
+    return Target(blob, lambda: repeat(None, table.spec_of(blob).chunks))
 
 
 class ContainerReader(Protocol):

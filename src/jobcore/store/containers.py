@@ -5,16 +5,23 @@ Whoever adds one writes the classes that `jobcore.store.container` describes, an
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
-from jobcore.errors import FormatError
+from jobcore.errors import FormatError, ReadError
 from jobcore.store.container import ContainerReader, Output
 from jobcore.store.dirreader import DirectoryReader
 from jobcore.store.dirwriter import DirectoryOutput
+from jobcore.store.root import Root, read_root
 from jobcore.store.zipreader import ZipReader
 from jobcore.store.zipwriter import ZipOutput
 
-__all__ = ["check_type", "create", "known_types", "reader", "type_of"]
+__all__ = ["again", "check_type", "create", "known_types", "reader", "root_of", "type_of"]
+
+_ATTEMPTS = 10
+_Result = TypeVar("_Result")
 
 
 def known_types() -> tuple[str, ...]:
@@ -91,3 +98,53 @@ def reader(path: str, problems: list[FormatError] | None = None) -> ContainerRea
     if os.path.isdir(path):  # noqa: PTH112 - paths are plain text here
         return DirectoryReader(path, problems)
     return ZipReader(path, problems)
+
+
+def again(read: Callable[[], _Result]) -> _Result:
+    """Read a database, and once more from the start whenever it was replaced by another meanwhile.
+
+    Parameters
+    ----------
+    read
+        Opens it by its path, and reads.
+
+    Returns
+    -------
+    object
+        What `read` returned.
+
+    Raises
+    ------
+    ReadError
+        It was replaced each time.
+    """
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            return read()
+        except ReadError as error:
+            if error.errno != errno.ESTALE or not left:
+                raise
+    raise AssertionError  # the last attempt has ended by now
+
+
+def root_of(found: ContainerReader) -> Root:
+    """Read the root document of a database that is open.
+
+    Parameters
+    ----------
+    found
+        Its reader.
+
+    Returns
+    -------
+    Root
+        What it says.
+
+    Raises
+    ------
+    FormatError
+        It is damaged, or no root document.
+    """
+    if isinstance(found, ZipReader):
+        return read_root(found.root_view(), found.path, found.version, found.columns)
+    return read_root(found.root(), found.path, found.version)

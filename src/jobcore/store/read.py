@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, get_args
 
@@ -21,12 +21,10 @@ from jobcore.store.metadata import Table
 from jobcore.store.plan import LoadPlan, Request
 from jobcore.store.progress import Meter, Progress
 from jobcore.store.records import BlobInfo, DatabaseInfo, LoadReport, VerifyReport
-from jobcore.store.root import read_root
 from jobcore.store.selection import Names, Rename
 from jobcore.store.values import decode
 from jobcore.store.verification import verify, wrong_digest
 from jobcore.store.views import Views, copy_into
-from jobcore.store.zipreader import ZipReader
 from jobcore.workspace import Workspace
 
 __all__ = ["Database", "inspect", "load", "open_database"]
@@ -58,7 +56,8 @@ def open_database(path: str | os.PathLike[str], *, digest: str | None = None) ->
     FormatError
         It is no database; the text says what it seems to be.
     """
-    return Database(files.absolute(path), digest=digest)
+    place = files.absolute(path)
+    return containers.again(lambda: Database(place, digest=digest))
 
 
 def load(
@@ -91,27 +90,37 @@ def load(
     ------
     CheckpointNotFoundError, FormatError, MismatchError
         As for :func:`open_database` and :meth:`Database.load`.
+    ReadError
+        Others replaced the directory again and again while it was read.
 
     Notes
     -----
-    Thread-safe.
+    Thread-safe. When another process or thread replaces the database meanwhile, what is loaded is all of the old one or
+    all of the new one; callables may then be asked twice.
 
     Examples
     --------
     >>> weights = jobcore.load("model.zarr.zip")["w"]  # doctest: +SKIP
     >>> head = jobcore.load("model.zarr.zip", prefix="head/")  # doctest: +SKIP
     """
-    with open_database(path) as database:
-        return database.load(
-            names,
-            into,
-            strict=strict,
-            rename=rename,
-            prefix=prefix,
-            cast=cast,
-            progress=progress,
-            report=report,
-        )
+    place = files.absolute(path)
+    # It may be gone through more than once.
+    names = list(names) if isinstance(names, Iterator) else names
+
+    def read() -> dict[str, Any]:
+        with Database(place) as database:
+            return database.load(
+                names,
+                into,
+                strict=strict,
+                rename=rename,
+                prefix=prefix,
+                cast=cast,
+                progress=progress,
+                report=report,
+            )
+
+    return containers.again(read)
 
 
 def inspect(path: str | os.PathLike[str]) -> DatabaseInfo:
@@ -156,11 +165,7 @@ class Database:
         try:
             if digest is not None and digest != self._reader.digest:
                 raise wrong_digest(path, digest, self._reader.digest)
-            if isinstance(self._reader, ZipReader):
-                text, columns = self._reader.root_view(), self._reader.columns
-                self._root = read_root(text, path, self._reader.version, columns)
-            else:
-                self._root = read_root(self._reader.root(), path, self._reader.version)
+            self._root = containers.root_of(self._reader)
         except BaseException:
             self._reader.close()
             raise
@@ -373,6 +378,9 @@ class Database:
             `cast` is no casting rule, or there is no `into` to convert for.
         ClosedError
             The database was closed.
+        ReadError
+            It is a directory, and others have replaced or removed it since it was opened; arrays may then hold
+            anything, as if a blob were damaged.
         """
         request = (names, prefix, rename, progress, report)
         if cast is False and not any(option is not None for option in request):

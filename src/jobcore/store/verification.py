@@ -7,7 +7,6 @@ import os
 from jobcore.errors import CheckpointNotFoundError, ChecksumError, FormatError
 from jobcore.store import containers, files
 from jobcore.store.metadata import Table
-from jobcore.store.parsing import parse_root
 from jobcore.store.records import Fault, VerifyReport
 from jobcore.store.views import alias_faults
 
@@ -33,6 +32,8 @@ def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> Verify
     ------
     CheckpointNotFoundError
         There is no such file.
+    ReadError
+        Others replaced the directory again and again while it was read.
 
     Notes
     -----
@@ -40,6 +41,10 @@ def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> Verify
     decoded too, in memory for a few of them.
     """
     place = files.absolute(path)
+    return containers.again(lambda: _verify(place, digest))
+
+
+def _verify(place: str, digest: str | None) -> VerifyReport:
     problems: list[FormatError] = []
     try:
         reader = containers.reader(place, problems)
@@ -52,12 +57,14 @@ def verify(path: str | os.PathLike[str], *, digest: str | None = None) -> Verify
         if digest is not None and digest != reader.digest:
             problems.append(wrong_digest(place, digest, reader.digest))
         try:
-            _, table = parse_root(reader.root(), place, reader.version)
+            table = containers.root_of(reader).table
         except FormatError as error:
             problems.append(error)
-        faults = [_fault(place, problem) for problem in problems]
-        faults += (fault for fault in reader.faults(table) if fault not in faults)
-        faults += alias_faults(table) if table is not None else ()
+        # Each once; of a large database that is lost as a whole there are as many as it has entries.
+        faults = dict.fromkeys(_fault(place, problem) for problem in problems)
+        faults.update(dict.fromkeys(reader.faults(table)))
+        if table is not None:
+            faults.update(dict.fromkeys(alias_faults(table)))
         return VerifyReport(
             place, not faults, tuple(faults), table.count if table is not None else 0, reader.size_bytes
         )

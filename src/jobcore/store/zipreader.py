@@ -18,9 +18,9 @@ from jobcore._fast.fresh import Rooms
 from jobcore._fast.reader import ZipLayout
 from jobcore._fast.table import RootTable
 from jobcore.errors import ChecksumError, FormatError
-from jobcore.store.agreement import blob_of_key, disagreements
+from jobcore.store.agreement import disagreements
 from jobcore.store.codecs import HEAD_BYTES
-from jobcore.store.container import Target, as_stored, check_claims, whole
+from jobcore.store.container import Target, as_stored, check_claims, nowhere, whole
 from jobcore.store.documents import ArrayDocuments, native_specs
 from jobcore.store.identify import not_a_database
 from jobcore.store.layout import Spec
@@ -29,7 +29,8 @@ from jobcore.store.names import escape
 from jobcore.store.openfile import OpenFile
 from jobcore.store.records import Fault
 from jobcore.store.root import columns_of
-from jobcore.store.workers import THREADS
+from jobcore.store.workers import THREADS, start
+from jobcore.store.zipfaults import zip_faults
 from jobcore.store.zipformat import (
     Entry,
     central_header,
@@ -73,7 +74,9 @@ class ZipReader:
     """
 
     def __init__(self, path: str, problems: list[FormatError] | None = None) -> None:
-        self._lock = threading.Lock()  # guards _entries and _layout while they are made
+        # Guards _entries and _layout while they are made. A signal handler may load meanwhile, in the same thread: it
+        # makes them anew, and either will do.
+        self._lock = threading.RLock()
         self._entries: list[Entry] | None = None
         self._layout: ZipLayout | None = None
         self._exact = False
@@ -192,7 +195,8 @@ class ZipReader:
             straight: list[Target] = []
             others: list[Target] = []
             for target in targets:
-                (others if target.array is None else straight).append(target)
+                slow = target.array is None or table.spec_of(target.blob).codecs
+                (others if slow else straight).append(target)
             blobs = [target.blob for target in straight]
             if straight and not self._read_whole(layout, blobs, [target.array for target in straight]):
                 # Something is not as it should be: the slower way finds out what it is.
@@ -218,7 +222,7 @@ class ZipReader:
         """
         with self._file.in_use():
             layout = self._layout_of(table)
-            if layout is not None and self._read_whole(layout, blobs, arrays):
+            if layout is not None and not table.has_codecs and self._read_whole(layout, blobs, arrays):
                 return
         self.read(table, (whole(table, blob, array) for blob, array in zip(blobs, arrays, strict=True)))
 
@@ -257,7 +261,8 @@ class ZipReader:
             if small:
                 large = {i for i, spec in enumerate(specs) if spec.chunk_bytes >= _LARGE}
                 blobs = [i for i, spec in enumerate(columns.columns()[0]) if spec in large] if large else []
-            return arrays if self._read_whole(layout, blobs, [values[blob] for blob in blobs]) else None
+            found = self._read_whole(layout, blobs, [values[blob] for blob in blobs], fresh=True)
+            return arrays if found else None
 
     def check_sizes(self, table: Table, blobs: Iterable[int]) -> None:
         """Hold the table against the index, and against encoded chunks, before there is memory for what it claims.
@@ -300,23 +305,22 @@ class ZipReader:
             Each damage.
         """
         with self._file.in_use():
-            try:
-                entries = parse_directory(self._index, self._place, self.path)
-            except FormatError as error:
-                yield Fault("index", None, _without(self.path, error.message))
-                return
-            found: list[tuple[int, Fault]] = []
+            layout = self._layout_of(table) if table is not None else None
+            if table is None or layout is None or not self._is_whole(table, layout):
+                yield from zip_faults(self.path, self._index, self._place, self._scan, table)
 
-            def note(step: Step, message: str, _: type[FormatError]) -> None:
-                found.append((step.entry.offset, Fault(step.entry.key, step.blob, message)))
-
-            if table is not None:
-                yield from disagreements(entries, table)
-            try:
-                self._scan.scan(self._all_steps(table, entries), note)
-            except FormatError as error:
-                found.append((self.size_bytes, Fault("file", None, _without(self.path, error.message))))
-            yield from (fault for _, fault in sorted(found, key=lambda pair: pair[0]))
+    def _is_whole(self, table: Table, layout: ZipLayout) -> bool:
+        """Tell whether every byte is as it should be; where it is not, other means find out what is wrong."""
+        encoded = [bool(spec.codecs) for spec in table.specs]
+        plain = [blob for blob, index in enumerate(table.spec) if not encoded[index]]
+        if not self._read_whole(layout, plain, [None] * len(plain)):
+            return False
+        others = (nowhere(table, blob) for blob, index in enumerate(table.spec) if encoded[index])
+        try:
+            self._scan.scan(self._implied_steps(table, layout, others), self._raise)
+        except FormatError:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the file; reads that are under way in other threads end first. Twice is harmless."""
@@ -333,12 +337,10 @@ class ZipReader:
 
     def _layout_of(self, table: Table) -> ZipLayout | None:
         """Give the layout that the table implies, if the index is exactly the one of that layout."""
-        if table.has_codecs:
-            return None
         columns = self.columns
         if columns is None or columns.names is not table.names:
             columns = RootTable(table.names, table.spec, table.place, table.crc32)
-        return self._layout_by(table.specs, columns)[0]
+        return self._layout_by(table.specs, columns, sizes=table.size)[0]
 
     def _layout_by(
         self,
@@ -346,12 +348,14 @@ class ZipReader:
         columns: RootTable,
         rooms: Rooms | None = None,
         arrays: dict[str, np.ndarray[Any, Any]] | None = None,
+        sizes: list[int] | None = None,
     ) -> tuple[ZipLayout | None, bool | None]:
         # While it is worked out, the arrays are made and the small ones of them filled, where there are rooms.
         with self._lock:
             small = None
             if self._layout is None:
-                layout = ZipLayout(native_specs(specs), columns, escape, wide_from())
+                encoded = [bool(spec.codecs) for spec in specs] if sizes else None
+                layout = ZipLayout(native_specs(specs), columns, escape, wide_from(), encoded, sizes)
                 layout.begin(self._index, self._file.fd, rooms)
                 try:
                     if rooms is not None and arrays is not None:
@@ -365,10 +369,15 @@ class ZipReader:
             return (self._layout if self._exact else None), small
 
     def _read_whole(
-        self, layout: ZipLayout, blobs: list[int], arrays: Sequence[np.ndarray[Any, Any] | None]
+        self,
+        layout: ZipLayout,
+        blobs: list[int],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+        *,
+        fresh: bool = False,
     ) -> bool:
         try:
-            return layout.read(self._file.fd, blobs, list(arrays), THREADS)
+            return layout.read(self._file.fd, blobs, list(arrays), THREADS, fresh)
         except (OSError, EOFError):
             return False
 
@@ -377,14 +386,17 @@ class ZipReader:
         for target in targets:
             blob = target.blob
             name, spec, key = table.names[blob], table.spec_of(blob), escape(table.names[blob])
-            first, size = table.first[blob], spec.chunk_bytes
+            first = table.first[blob]
 
-            def start(chunk: int, blob: int = blob, first: int = first, size: int = size) -> int:
-                return table.place[first + chunk - 1] + size if chunk else layout.offset(blob)
+            def start(chunk: int, blob: int = blob, first: int = first) -> int:
+                if chunk == 0:
+                    return layout.offset(blob)
+                return table.place[first + chunk - 1] + table.stored_bytes(blob, chunk - 1)
 
             for chunk, sink in enumerate(target.sinks(), target.first):
-                crc32 = table.crc32[first + chunk]
-                yield Step(Entry(spec.chunk_key(key, chunk), start(chunk), size, crc32), name, chunk, sink)
+                size, crc32 = table.stored_bytes(blob, chunk), table.crc32[first + chunk]
+                entry = Entry(spec.chunk_key(key, chunk), start(chunk), size, crc32)
+                yield Step(entry, name, chunk, as_stored(table, blob, sink))
             document = documents.document(name, table.spec[blob])
             entry = Entry(f"{key}/zarr.json", start(spec.chunks), len(document), crc32_of(document))
             yield Step(entry, name, -1, None, document)
@@ -400,18 +412,6 @@ class ZipReader:
             at = table.first[target.blob + 1] + target.blob
             yield Step(entries[at], name, -1, None, documents.document(name, spec))
 
-    def _all_steps(self, table: Table | None, entries: list[Entry]) -> Iterator[Step]:
-        documents = ArrayDocuments(table.specs) if table is not None else None
-        implied = {key: (blob, chunk) for key, blob, chunk in table.entries()} if table is not None else {}
-        for entry in entries[:-1]:
-            blob, chunk = implied.get(entry.key, (-1, 0))
-            if table is None or documents is None or blob < 0:
-                yield Step(entry, *blob_of_key(entry.key))
-                continue
-            name = table.names[blob]
-            document = documents.document(name, table.spec[blob]) if chunk < 0 else None
-            yield Step(entry, name, chunk, None if chunk < 0 else as_stored(table, blob, None), document)
-
     def _raise(self, step: Step, message: str, kind: type[FormatError]) -> None:
         raise kind(f"{self.path}: {message}", path=self.path, place=step.entry.key)
 
@@ -425,12 +425,4 @@ class ZipReader:
 
 def _started(call: Callable[[], None]) -> threading.Thread | None:
     thread = threading.Thread(target=call, name="jobcore-store", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # no more threads to be had
-        return None
-    return thread
-
-
-def _without(path: str, message: str) -> str:
-    return message.removeprefix(f"{path}: ")
+    return thread if start(thread) else None
