@@ -70,6 +70,8 @@ class CompiledGroup:
         Names of those with a step.
     outputs
         Each output with its task.
+    node_names
+        Names of the nodes that tasks run on, each once, in order of first use.
     nodes
         What runs before, beside and after the tasks of a node, for those nodes that have any.
     workspace_type
@@ -82,7 +84,7 @@ class CompiledGroup:
 
     __slots__ = (
         "__weakref__",
-        "_nodes",
+        "node_names",
         "nodes",
         "outputs",
         "tasks",
@@ -100,7 +102,7 @@ class CompiledGroup:
         self.waiting = tuple(task for task in self.tasks if task.program is None)
         self.outputs = tuple((task, output) for task in self.tasks for output in task.outputs())
         self.working_names = tuple(task.name for task in self.working)
-        self._nodes = tuple(dict.fromkeys(task.node for task in self.tasks))
+        self.node_names = tuple(dict.fromkeys(task.node for task in self.tasks))
         for program in self._programs():
             lower(program, run_step)
 
@@ -115,11 +117,11 @@ class CompiledGroup:
 
     def used_nodes(self) -> list[str]:
         """Return the names of the nodes that tasks run on, each once, in order of first use."""
-        return list(self._nodes)
+        return list(self.node_names)
 
     def tasks_by_node(self) -> dict[str, list[CompiledTask]]:
         """Return the tasks of each node, nodes in order of first use."""
-        return {node: [task for task in self.tasks if task.node == node] for node in self._nodes}
+        return {node: [task for task in self.tasks if task.node == node] for node in self.node_names}
 
     def __repr__(self) -> str:
         return f"CompiledGroup(tasks={[task.name for task in self.tasks]})"
@@ -281,6 +283,8 @@ def compile_cached(
     BuildError
         As `compile_runnable`.
     """
+    if type(runnable) is CompiledGroup and workspace_type is None:
+        return runnable
     if not isinstance(runnable, _CACHED):
         return compile_runnable(runnable, workspace_type)
     attributes = vars(runnable)

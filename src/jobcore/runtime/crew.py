@@ -216,7 +216,7 @@ class Crew:
     @property
     def working(self) -> bool:
         """Whether members run, or may still begin, in threads of their own."""
-        return not self.over and len(self._names) > 1
+        return not self._over and len(self._names) > 1
 
     def unfinished(self) -> list[str]:
         """Return the names of the members that still run."""
@@ -245,22 +245,22 @@ class Crew:
     def _wait(self) -> None:
         # The state decides, and the lock only wakes us: a wait that was interrupted after it got the lock can be
         # repeated.
-        while not self.over:
+        while not self._over:
             wait_for(self._done)
 
     def _leave(self) -> None:
         """Strike the crew off the roster, unless the wait was interrupted twice and members still run."""
-        if not self.over:
+        if not self._over:
             # However early or late the interruption came, no member begins from here on.
             self._preparing = False
             self.cancel(INTERRUPTED)
-        if len(self._names) == 1 and 0 in self._state.running:
-            # It ran in this thread, which has left it: the interruption came just before its work, or just after.
-            self._tell(0, self._state.task_cancelled, 0, INTERRUPTED)
-        if self.working:
-            self._left = True
-        else:
-            self._roster.discard(self)
+            if len(self._names) == 1 and 0 in self._state.running:
+                # It ran in this thread, which has left it: the interruption came just before its work, or just after.
+                self._tell(0, self._state.task_cancelled, 0, INTERRUPTED)
+            if self.working:
+                self._left = True
+                return
+        self._roster.discard(self)
 
     def _start(self, threads: list[threading.Thread]) -> None:
         self._tell(0, self._state.begin)

@@ -41,7 +41,11 @@ def run_step(step: StepProgram, workspace: Workspace, context: StepContext) -> b
     if step.native is not None and step.sequential:
         return _run_native(step.native, workspace, context)
     if active_trace() is None:
-        return _run_step(step, workspace, context)
+        if not step.plain:
+            return _run_step(step, workspace, context)
+        context.token.check()
+        _run_function(step, workspace, context)
+        return False
     with span(step.place.path.rpartition(" / ")[2], "step", context.node):
         return _run_step(step, workspace, context)
 

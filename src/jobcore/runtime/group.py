@@ -49,7 +49,7 @@ def run_group(group: CompiledGroup, workspace_of: Callable[[str], Workspace], ro
     run = _GroupRun(group, workspace_of, roster, token)
     try:
         outcome = run.crew.run()
-        if outcome.status is Status.SUCCESS:
+        if outcome.status is Status.SUCCESS and group.outputs:
             outcome = run.deliver(outcome)
         succeeded = outcome.status is Status.SUCCESS
     except BaseException as interruption:
@@ -100,7 +100,7 @@ class _GroupRun:
         self.group = group
         self._roster = roster
         # Made here and not in the tasks' threads, where a failure would look like one of the task.
-        self._shared = {node: workspace_of(node) for node in group.used_nodes()}
+        self._shared = {node: workspace_of(node) for node in group.node_names}
         # Workspaces of private tasks with outputs, which are read when the whole group is done.
         self._own: dict[CompiledTask, Workspace] = {}
         for task in group.waiting:

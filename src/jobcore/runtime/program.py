@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from jobcore._fast.program import Program
@@ -123,6 +123,8 @@ class StepProgram:
         A program that does the same, for as much of the step as is a sequence: all of it when `sequential`, else all
         rounds when there is one instance, else one round. None when it starts threads, is a callable, or has not been
         lowered.
+    plain
+        Whether it is one call of its function and nothing else.
     """
 
     place: Place
@@ -140,6 +142,16 @@ class StepProgram:
     init: tuple[StepProgram, ...] = ()
     exit: tuple[StepProgram, ...] = ()
     native: Program | None = None
+    plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        plain = (
+            self.function is not None
+            and self.num_iter == 1
+            and self.stop_blob is None
+            and self.control is None
+        )
+        object.__setattr__(self, "plain", plain and self.sequential)
 
     @property
     def sequential(self) -> bool:

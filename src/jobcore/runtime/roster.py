@@ -67,7 +67,7 @@ class Roster:
             The session is closed, and the crew is no part of one that still runs.
         """
         with self._lock:
-            if not inside:
+            if self._closed and not inside:
                 self.check_open("run")
             self._crews[id(crew)] = weakref.ref(crew, partial(self._strike, id(crew)))
 
@@ -79,6 +79,8 @@ class Roster:
     def _strike(self, key: int, _: object = None) -> None:
         with self._lock:
             self._crews.pop(key, None)
+            if not self._gates:
+                return
             gates, self._gates = self._gates, []
         for gate in gates:
             gate.release()
