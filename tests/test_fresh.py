@@ -131,8 +131,9 @@ def test_rooms_are_refused_where_no_array_can_be() -> None:
         rooms([((1,) * 65, byte)], [0])
     with pytest.raises(ValueError, match="memory"):
         rooms([((2**40, 2**40), byte)], [0])
-    with pytest.raises(BlobValueError, match="one of 1 specs"):
-        rooms([((1,), byte)], [1])
+    for spec in (1, 2**31, 2**32 - 1):  # far beyond the forms, where there is no memory to look at
+        with pytest.raises(BlobValueError, match="one of 1 specs"):
+            rooms([((1,), byte)], [spec])
     with pytest.raises(MemoryError):
         rooms([((2**61,), byte)], [0])
     twice = Rooms([((5,), byte)], RootTable(["a", "b", "a"], [0, 0, 0], [], []))

@@ -227,6 +227,8 @@ def nodes(document: Any) -> list[tuple[Any, Any]]:
 
 def change(document: Any, rng: random.Random) -> Any:
     """Change one place of a document, which is a list or dict and is changed itself."""
+    if isinstance(document, Pairs):
+        return document  # a second change of one that has a name twice: what is in it must stay pairs
     places = nodes(document)
     if not places:
         return value(rng)

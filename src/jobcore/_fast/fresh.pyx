@@ -176,6 +176,9 @@ cdef class Rooms:
         cdef Py_ssize_t i
         if self.data is not NULL:
             for i in range(self._given, self.table.blobs):
+                # Where making it failed there is no memory yet, and maybe no form that the table means.
+                if self.data[i] is NULL:
+                    continue
                 if self.forms[self.table.spec[i]].nbytes < JC_SLAB_LIMIT:
                     jc_part_free(self.data[i])
                 else:

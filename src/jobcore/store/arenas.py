@@ -2,12 +2,14 @@
 
 Fresh memory costs more than the copy into it. So what a save has used is kept, and saves of one size after another
 take no new memory.
+
+There is no lock: a signal handler or a finalizer may save in the middle of what the same thread does here, and would
+wait for itself. Whoever takes an arena out of the list has it.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,8 +18,8 @@ from jobcore._fast.arena import Arena
 __all__ = ["give", "release", "take", "taken"]
 
 _SMALL = 16 << 20
-_lock = threading.Lock()  # guards _kept
-_kept: list[Arena] = []
+_MOST = 1 << 63
+_kept: list[Arena] = []  # changed only by single steps of the interpreter
 
 
 def take(nbytes: int) -> Arena:
@@ -38,30 +40,26 @@ def take(nbytes: int) -> Arena:
     MemoryError
         There is no such address space.
     """
-    with _lock:
-        fitting = [arena for arena in _kept if arena.nbytes >= nbytes]
-        if fitting:
-            best = min(fitting, key=lambda arena: arena.nbytes)
-            # A large arena that is busy with a small save would make the next large one take another.
-            if nbytes > _SMALL or best.nbytes <= 2 * _SMALL:
-                _kept.remove(best)
-                return best
-        if nbytes > _SMALL:
-            # Too small for what is saved now: keeping them beside the new one would double the memory.
-            for arena in [arena for arena in _kept if arena.nbytes > 2 * _SMALL]:
-                _kept.remove(arena)
+    # A large arena that is busy with a small save would make the next large one take another.
+    most = _MOST if nbytes > _SMALL else 2 * _SMALL
+    for arena in _by_size():
+        if nbytes <= arena.nbytes <= most and _is_ours(arena):
+            return arena
+    if nbytes > _SMALL:
+        # Too small for what is saved now: keeping them beside the new one would double the memory.
+        for arena in _by_size():
+            if arena.nbytes > 2 * _SMALL and _is_ours(arena):
                 arena.close()
     return Arena(max(nbytes, 1))
 
 
 def give(arena: Arena) -> None:
     """Give an arena back; one small and one large one are kept, the largest of each."""
-    with _lock:
-        _kept.append(arena)
-        for low, high in ((0, 2 * _SMALL), (2 * _SMALL, 1 << 63)):
-            alike = sorted((a for a in _kept if low < a.nbytes <= high), key=lambda a: a.nbytes)
-            for extra in alike[:-1]:
-                _kept.remove(extra)
+    _kept.append(arena)
+    for low, high in ((0, 2 * _SMALL), (2 * _SMALL, _MOST)):
+        alike = [kept for kept in _by_size() if low < kept.nbytes <= high]
+        for extra in alike[:-1]:
+            if _is_ours(extra):
                 extra.close()
 
 
@@ -77,17 +75,24 @@ def taken(nbytes: int) -> Iterator[Arena]:
 
 def release() -> None:
     """Give all kept memory back to the system."""
-    with _lock:
-        while _kept:
-            _kept.pop().close()
+    for arena in _by_size():
+        if _is_ours(arena):
+            arena.close()
 
 
-def _forget() -> None:
-    # A child does not have the memory, and must not wait for a thread that it does not have either.
-    global _lock
-    _lock = threading.Lock()
-    _kept.clear()
+def _by_size() -> list[Arena]:
+    return sorted(_kept, key=lambda arena: arena.nbytes)
+
+
+def _is_ours(arena: Arena) -> bool:
+    """Take an arena out of the list, unless somebody else was quicker."""
+    try:
+        _kept.remove(arena)
+    except ValueError:
+        return False
+    return True
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    # A child does not have the memory.
+    os.register_at_fork(after_in_child=_kept.clear)

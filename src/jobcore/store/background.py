@@ -7,6 +7,7 @@ by the next save; and it is in the log.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -20,7 +21,7 @@ import numpy as np
 from jobcore.errors import ClosedError, SaveTimeoutError
 from jobcore.store.records import WriteResult
 from jobcore.store.saving import Saving
-from jobcore.store.workers import Owner
+from jobcore.store.workers import Owner, is_ending
 from jobcore.store.write import begin
 
 __all__ = ["BackgroundSaver", "PendingSave", "save_async"]
@@ -158,8 +159,8 @@ class PendingSave:
         self._saving.abandon()
         return True
 
-    def _run(self) -> None:
-        if not self._owner.may_be("thread"):
+    def _run(self, who: str = "thread") -> None:
+        if not self._owner.may_be(who):
             return
         try:
             self._result = self._saving.finish()
@@ -185,8 +186,12 @@ class BackgroundSaver:
 
     Notes
     -----
-    Thread-safe. The end of the process waits for a save that is under way; a process that is killed leaves a hidden
-    temporary file and no database.
+    Thread-safe, and a signal handler may save in the middle of a save: then there are two copies of the state for a
+    moment, and the save of the handler may be committed before the one that it interrupted.
+
+    The end of the process waits for a save that is under way; one that is begun later still, by a function of
+    `atexit` or a finalizer, is written before it returns. A process that is killed leaves a hidden temporary file and
+    no database.
 
     Examples
     --------
@@ -197,10 +202,10 @@ class BackgroundSaver:
     """
 
     def __init__(self) -> None:
-        self._lock = (
-            threading.Lock()
-        )  # guards _last; held while a save is begun, so that saves keep their order
-        self._last: PendingSave | None = None
+        # Held while a save is begun, so that saves keep their order.
+        self._lock = threading.RLock()
+        self._begun: list[PendingSave] = []  # in order; one at most, unless a signal handler has saved too
+        self._beginning = False
         self._process = os.getpid()
 
     def __enter__(self) -> BackgroundSaver:
@@ -247,28 +252,14 @@ class BackgroundSaver:
         """
         if self._process != os.getpid():
             # Another thread of the parent may have held it, and does not live here to let it go.
-            self._lock, self._last, self._process = threading.Lock(), None, os.getpid()
+            self._lock, self._begun, self._process = threading.RLock(), [], os.getpid()
         with self._lock:
-            self._settle(None)
-            saving = begin(path, blobs, **options)
-            pending = None
+            inside, self._beginning = self._beginning, True
             try:
-                pending = PendingSave(saving)
-                if copy:
-                    stage(saving)
-                pending._staged.set()
-                # No daemon: the end of the interpreter waits for it, so a save that was begun is not cut off.
-                thread = threading.Thread(target=pending._run, name=f"save {Path(pending.path).name}")
-                self._last = pending
-                thread.start()
-            except BaseException as error:
-                # An interrupt may find the thread at work: then the save is its own, and ends as any other.
-                if pending is None:
-                    saving.abandon()
-                elif pending._abandon(error):
-                    self._last = None
-                raise
-            return pending
+                self._settle(inside=inside)
+                return self._begin(begin(path, blobs, **options), copy=copy)
+            finally:
+                self._beginning = inside
 
     def wait(self, timeout: float | None = None) -> WriteResult | None:
         """Wait until the last save is committed.
@@ -288,17 +279,50 @@ class BackgroundSaver:
         SaveTimeoutError, SaveError
             As for :meth:`PendingSave.wait`.
         """
-        last = self._last
-        return last.wait(timeout) if last is not None and last._process == os.getpid() else None
+        result = None
+        for pending in list(self._begun):
+            if pending._process == os.getpid():
+                result = pending.wait(timeout)
+        return result
 
-    def _settle(self, timeout: float | None) -> None:
-        last = self._last
-        if last is None or last._process != os.getpid():
-            return
-        last._ended.wait(timeout)
-        self._last = None
-        if last._error is not None and not last._told:
-            last._raise(last._error)
+    def _begin(self, saving: Saving, *, copy: bool) -> PendingSave:
+        pending = None
+        try:
+            pending = PendingSave(saving)
+            if copy:
+                stage(saving)
+            pending._staged.set()
+            self._begun.append(pending)
+            if is_ending():
+                # Nobody would wait for a thread, and it might never run.
+                pending._run()
+            else:
+                # No daemon: the end of the interpreter waits for it, so a save that was begun is not cut off.
+                threading.Thread(target=pending._run, name=f"save {Path(pending.path).name}").start()
+        except BaseException as error:
+            # An interrupt may find the thread at work: then the save is its own, and ends as any other.
+            if pending is None:
+                saving.abandon()
+            elif pending._abandon(error):
+                self._forget(pending)
+            raise
+        return pending
+
+    def _settle(self, *, inside: bool) -> None:
+        """Wait for the saves before; `inside` tells whether one of them is being begun by this very thread."""
+        for pending in list(self._begun):
+            if pending._process == os.getpid():
+                if inside:
+                    # Its thread may be yet to be started, by who waits for this to return.
+                    pending._run("signal handler")
+                pending._ended.wait()
+            self._forget(pending)
+            if pending._error is not None and not pending._told:
+                pending._raise(pending._error)
+
+    def _forget(self, pending: PendingSave) -> None:
+        with contextlib.suppress(ValueError):  # a signal handler has done it meanwhile
+            self._begun.remove(pending)
 
 
 _default = BackgroundSaver()

@@ -7,6 +7,8 @@ section 3.1 of ``docs/reference/format.md``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
@@ -209,11 +211,17 @@ def encode(codec: StoredCodec, chunk: np.ndarray[Any, Any]) -> bytes:
     -------
     bytes
         What is stored.
+
+    Raises
+    ------
+    MemoryError
+        There is not enough to encode it.
     """
     given = codec["configuration"]
     data: bytes
     if codec["name"] == "zstd":
-        data = _zstd().compress(chunk, given["level"], given["checksum"])
+        with _memory_errors():
+            data = _zstd().compress(chunk, given["level"], given["checksum"])
         return data
     # The size of an element is that of the buffer: another parameter for it came with a later numcodecs.
     element = given["typesize"]
@@ -261,17 +269,31 @@ def decode(codec: StoredCodec, data: memoryview, chunk: memoryview) -> None:
     ------
     ValueError
         It decodes to another size, or not at all; the memory may hold anything then.
+    MemoryError
+        There is not enough to decode it.
     """
     check_claim(codec, data, len(data), len(chunk))
     try:
         if codec["name"] == "zstd":
-            _zstd().decompress(data, chunk)
+            with _memory_errors():
+                _zstd().decompress(data, chunk)
         else:
             _blosc().decompress(data, chunk)
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"expected {len(chunk)} bytes that {codec['name']} has encoded, found damage: {error}"
         ) from error
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """Raise what the library says of too little memory as what it is: it is no damage."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "not enough memory" in str(error):
+            raise MemoryError(str(error)) from error
+        raise
 
 
 def check_claim(

@@ -8,12 +8,22 @@ from dataclasses import dataclass
 
 from jobcore._fast.crc32c import crc32c
 from jobcore._fast.hash128 import hash128
-from jobcore.errors import ChecksumError, FormatError
+from jobcore.errors import ChecksumError, FormatError, ReadError
+from jobcore.store import files
 from jobcore.store.container import Sink
 from jobcore.store.dirformat import TRAILER
 from jobcore.store.documents import same_document
 
-__all__ = ["READ", "Step", "check_chunk", "check_document", "read_all", "read_at"]
+__all__ = [
+    "READ",
+    "Step",
+    "check_chunk",
+    "check_document",
+    "gone_error",
+    "listing_of",
+    "read_all",
+    "read_at",
+]
 
 #: How the files are opened: nothing that stands in the place of one is followed or waited for.
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -146,3 +156,48 @@ def read_all(fd: int) -> bytes:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     except (MemoryError, OverflowError) as error:
         raise OSError(errno.ENOMEM, "it does not fit into memory") from error
+
+
+def listing_of(directory: int, folder: str) -> list[tuple[str, bool]]:
+    """Give the names in a folder, and whether each is a folder; a folder that is missing has none."""
+    try:
+        fd = os.open(folder or ".", READ | os.O_DIRECTORY, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return []  # each of its files is a fault of its own
+        raise
+    try:
+        with os.scandir(fd) as entries:
+            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    finally:
+        files.close_quietly(fd)
+
+
+def gone_error(directory: int, path: str) -> ReadError | None:
+    """Give the error for a directory that others have replaced or removed: what is missing in it is no damage.
+
+    Parameters
+    ----------
+    directory
+        Descriptor of it.
+    path
+        The path that it had.
+
+    Returns
+    -------
+    ReadError or None
+        ``None`` where the path is still that of the directory.
+    """
+    try:
+        if os.path.samestat(os.fstat(directory), os.stat(path)):  # noqa: PTH116 - paths are plain text here
+            return None
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return None
+    gone = ReadError(
+        f"{path}: the directory was replaced or removed while it was read",
+        hint="open it again; what was being read is no more",
+    )
+    gone.errno, gone.strerror, gone.filename = errno.ESTALE, os.strerror(errno.ESTALE), path
+    return gone

@@ -5,6 +5,7 @@ The layout is section 8 of ``docs/reference/format.md``.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -40,7 +41,9 @@ def is_database(path: str) -> bool:
     try:
         with open(os.path.join(path, ROOT), "rb") as file:  # noqa: PTH118, PTH123 - paths are plain text here
             return file.read(_AT) == _HEAD
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # it says nothing of the directory
         return False
 
 

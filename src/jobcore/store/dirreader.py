@@ -28,9 +28,19 @@ from jobcore.store.container import (
     check_claims,
     whole,
 )
-from jobcore.store.dirfiles import READ, Step, check_chunk, check_document, read_all, read_at
+from jobcore.store.dirfiles import (
+    READ,
+    Step,
+    check_chunk,
+    check_document,
+    gone_error,
+    listing_of,
+    read_all,
+    read_at,
+)
 from jobcore.store.dirformat import ROOT, TRAILER, is_foreign, open_root, size_of
 from jobcore.store.documents import ArrayDocuments
+from jobcore.store.forking import renew_in_child
 from jobcore.store.identify import a_directory
 from jobcore.store.metadata import Table
 from jobcore.store.names import escape
@@ -62,17 +72,22 @@ class DirectoryReader:
         There is no such directory.
     FormatError
         It is no database, or its root is damaged.
+    ReadError
+        It was replaced or removed meanwhile.
 
     Notes
     -----
-    Thread-safe. It goes on with the directory that it opened, also when that gets another name.
+    Thread-safe. It goes on with the directory that it opened, also when that gets another name; but who replaces or
+    removes it takes its files away.
     """
 
     def __init__(self, path: str, problems: list[FormatError] | None = None) -> None:
         self.path = path
         self.version: int | None = None
-        self._lock = threading.Lock()  # guards _users, _closing and _size
-        self._scattering = threading.Lock()  # held while the buffer of a scattered place exists
+        # A signal handler or finalizer may load or close in the middle of a load, in the same thread.
+        self._lock = threading.RLock()  # guards _users, _closing and _size
+        self._scattering = threading.RLock()  # held while the buffer of a scattered place exists
+        renew_in_child(self, "_lock", "_scattering")
         self._users = 0
         self._closing = False
         self._size: int | None = None
@@ -86,8 +101,11 @@ class DirectoryReader:
                 if problems is None:
                     raise damage
                 problems.append(damage)
-        except BaseException:
+        except BaseException as error:
+            gone = gone_error(self.fd, path) if isinstance(error, FormatError) else None
             self.close()
+            if gone is not None:
+                raise gone from error
             raise
 
     @property
@@ -139,6 +157,8 @@ class DirectoryReader:
             Bytes of one of the blobs are damaged; its memory then holds anything.
         FormatError
             A file is missing, or is not what the table says.
+        ReadError
+            The directory was replaced or removed.
         """
         with self._in_use():
             for step in self._scan(self._steps(table, targets)):
@@ -160,6 +180,8 @@ class DirectoryReader:
         ------
         FormatError
             A chunk is missing, or is not as large as the table says.
+        ReadError
+            The directory was replaced or removed.
         """
         with self._in_use():
             for blob in blobs:
@@ -209,12 +231,24 @@ class DirectoryReader:
         ------
         Fault
             Each damage.
+
+        Raises
+        ------
+        ReadError
+            The directory was replaced or removed, so that nothing can be said of it.
         """
         with self._in_use():
             if table is not None:
-                yield from self._foreign(table)
-                for step in self._scan(self._all_steps(table)):
-                    yield Fault(step.key, step.blob, step.message)
+                for fault in self._faults(table):
+                    gone = gone_error(self.fd, self.path)
+                    if gone is not None:
+                        raise gone
+                    yield fault
+
+    def _faults(self, table: Table) -> Iterator[Fault]:
+        yield from self._foreign(table)
+        for step in self._scan(self._all_steps(table)):
+            yield Fault(step.key, step.blob, step.message)
 
     def __del__(self) -> None:
         # Of a database that nobody closed, or whose opening was interrupted.
@@ -229,19 +263,26 @@ class DirectoryReader:
             self._close_unused()
 
     def _close_unused(self) -> None:
-        if self._closing and self._users == 0 and self.fd >= 0:
-            files.close_quietly(self.fd)
-            self.fd = -1
+        if self._closing and self._users == 0:
+            fd, self.fd = self.fd, -1
+            if fd >= 0:
+                files.close_quietly(fd)
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:
         # A descriptor closed under a reader may be another file's by its next read.
         with self._lock:
-            if self._closing:
-                raise ClosedError(f"{self.path}: expected an open database, found one that was closed")
+            # Counted before it is looked at: from then on nobody closes it, also in the middle of this.
             self._users += 1
         try:
+            if self._closing:
+                raise ClosedError(f"{self.path}: expected an open database, found one that was closed")
             yield
+        except FormatError as error:
+            gone = gone_error(self.fd, self.path)
+            if gone is not None:
+                raise gone from error
+            raise
         finally:
             with self._lock:
                 self._users -= 1
@@ -299,7 +340,13 @@ class DirectoryReader:
             implied[""][1].add(node)
             implied.setdefault(node, (table.names[blob], set()))[1].add(name)
         for node, (owner, names) in implied.items():
-            for name, is_folder in _listing(self.fd, node):
+            try:
+                listing = listing_of(self.fd, node)
+            except OSError as error:
+                what = f"the folder {node!r:.200}" if node else "the directory"
+                yield Fault(node or ROOT, owner, f"{what} cannot be listed: {error.strerror}")
+                continue
+            for name, is_folder in listing:
                 key = f"{node}/{name}" if node else name
                 if name not in names:
                     yield Fault(
@@ -368,19 +415,6 @@ class DirectoryReader:
                 sink.decode(data)
         except ValueError as error:
             step.wrong(str(error))
-
-
-def _listing(directory: int, folder: str) -> list[tuple[str, bool]]:
-    """Give the names in a folder, and whether each is a folder; a folder that is missing has none."""
-    try:
-        fd = os.open(folder or ".", READ | os.O_DIRECTORY, dir_fd=directory)
-    except OSError:  # each of its files is a fault of its own
-        return []
-    try:
-        with os.scandir(fd) as entries:
-            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-    finally:
-        files.close_quietly(fd)
 
 
 def _open(path: str) -> int:

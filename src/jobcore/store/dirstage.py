@@ -1,13 +1,14 @@
 """Copies of arrays that are saved later, in memory that is kept for the next save.
 
-Fresh memory costs more than the copy into it.
+Fresh memory costs more than the copy into it. There is no lock, as for arenas: a signal handler may save in the middle
+of this.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -22,8 +23,7 @@ __all__ = ["Copies"]
 _ALIGNMENT = 64
 _PIECE = 16 << 20
 _WORTH_THREADS = 4 << 20
-_lock = threading.Lock()  # guards _kept
-_kept: list[mmap.mmap] = []
+_kept: list[mmap.mmap] = []  # changed only by single steps of the interpreter
 
 
 class Copies:
@@ -76,19 +76,18 @@ class Copies:
         memory, self._memory = self._memory, None
         self.arrays = []
         if memory is not None:
-            with _lock:
-                # The largest is kept. Others are freed with the last view of them.
-                _kept.append(memory)
-                _kept.sort(key=len)
-                del _kept[:-1]
+            _kept.append(memory)
+            # The largest is kept. Others are freed with the last view of them.
+            for extra in sorted(_kept, key=len)[:-1]:
+                with contextlib.suppress(ValueError):  # somebody else was quicker
+                    _kept.remove(extra)
 
 
 def _take(nbytes: int) -> mmap.mmap:
-    with _lock:
-        if _kept and len(_kept[-1]) >= nbytes:
-            return _kept.pop()
-        # Too small: keeping it beside the new one would double the memory.
-        _kept.clear()
+    with contextlib.suppress(IndexError):  # there is none, or somebody else was quicker
+        while len(memory := _kept.pop()) < nbytes:
+            pass  # too small: keeping it beside the new one would double the memory
+        return memory
     try:
         memory = mmap.mmap(-1, nbytes)
     except OSError as error:
@@ -101,12 +100,6 @@ def _take(nbytes: int) -> mmap.mmap:
     return memory
 
 
-def _forget() -> None:
-    # A child must not wait for a thread that it does not have.
-    global _lock
-    _lock = threading.Lock()
-    _kept.clear()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    # Memory of its own: what a child wrote here its parent would see, for both have the same pages.
+    os.register_at_fork(after_in_child=_kept.clear)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -92,7 +93,7 @@ class DirectoryOutput:
         chunks = table.first[-1]
         table.crc32c, table.hash = [0] * chunks, [""] * chunks
         table.size = [0] * table.first_size[-1] if table.has_codecs else []
-        self._keep = self._durable and chunks + len(table.names) < _FEW
+        self._keep = self._durable and chunks + len(table.names) < _few()
         base = open_base(self._base)
         try:
             each(_Filler(self, content, base).works(), THREADS)
@@ -175,6 +176,12 @@ class DirectoryOutput:
                 path = f"{place}/{name}"
                 if folder or name == ROOT:
                     yield partial(_sync_path, path)
+
+
+def _few() -> int:
+    # No more than a part of what the process may have open: the default of macOS is 256.
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _FEW if most == resource.RLIM_INFINITY else min(_FEW, most // 4)
 
 
 def _sync_path(path: str) -> None:

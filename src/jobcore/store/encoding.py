@@ -14,7 +14,7 @@ import numpy as np
 from jobcore.store.codecs import encode
 from jobcore.store.layout import Spec
 from jobcore.store.metadata import Table
-from jobcore.store.workers import THREADS
+from jobcore.store.workers import THREADS, start
 
 __all__ = ["Budget", "EncodedChunks", "cost_of", "encoded_chunk"]
 
@@ -139,10 +139,8 @@ class EncodedChunks:
         if self._table.has_codecs and self._threads > 1:
             for _ in range(self._threads):
                 helper = threading.Thread(target=self._run, name="jobcore-encode", daemon=True)
-                try:
-                    helper.start()
-                except RuntimeError:  # no more threads to be had: whoever takes encodes
-                    break
+                if not start(helper):
+                    break  # whoever takes encodes
                 self._helpers.append(helper)
         return self
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from jobcore.errors import CheckpointNotFoundError, ClosedError, FormatError
 from jobcore.store import files
+from jobcore.store.forking import renew_in_child
 from jobcore.store.identify import a_directory
 
 __all__ = ["OpenFile"]
@@ -46,7 +47,9 @@ class OpenFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._lock = threading.Lock()  # guards _users and _closing
+        # Guards _users and _closing. A finalizer may close it in the middle of a load, in the same thread.
+        self._lock = threading.RLock()
+        renew_in_child(self, "_lock")
         self._users = 0
         self._closing = False
         self.fd, self.size_bytes = _open(path)
@@ -61,26 +64,29 @@ class OpenFile:
         """Close the file; reads that are under way in other threads end first. Twice is harmless."""
         with self._lock:
             self._closing = True
-            if self._users == 0 and self.fd >= 0:
-                files.close_quietly(self.fd)
-                self.fd = -1
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._closing and self._users == 0:
+            fd, self.fd = self.fd, -1
+            if fd >= 0:
+                files.close_quietly(fd)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep the file open while the context lasts."""
         # A descriptor closed under a reader may be another file's by its next read.
         with self._lock:
-            if self._closing:
-                raise ClosedError(f"{self.path}: expected an open database, found one that was closed")
+            # Counted before it is looked at: from then on nobody closes it, also in the middle of this.
             self._users += 1
         try:
+            if self._closing:
+                raise ClosedError(f"{self.path}: expected an open database, found one that was closed")
             yield
         finally:
             with self._lock:
                 self._users -= 1
-                if self._closing and self._users == 0 and self.fd >= 0:
-                    files.close_quietly(self.fd)
-                    self.fd = -1
+                self._close_unused()
 
     def room(self, offset: int, size: int) -> bytearray:
         """Give memory for bytes that are to be read."""

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _LINKS_REFUSED = REFUSED | {errno.EPERM, errno.EMLINK}
+_ATTEMPTS = 100
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
@@ -88,11 +89,20 @@ def replace(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) ->
     if not os.path.isdir(source):  # noqa: PTH112 - one style of call in this file
         os.replace(source, target)  # noqa: PTH105
         return False
-    if not os.path.lexists(target):
-        publish(source, target)
-        return False
-    exchange = _exclusive_rename()
-    code = errno.ENOSYS if exchange is None else exchange(os.fsencode(source), os.fsencode(target), True)
+    for left in reversed(range(_ATTEMPTS)):
+        # Others may replace or remove it between the look and the step: then it is looked at again.
+        if not os.path.lexists(target):
+            try:
+                publish(source, target)
+                return False
+            except FileExistsError:
+                if left:
+                    continue
+                raise
+        exchange = _exclusive_rename()
+        code = errno.ENOSYS if exchange is None else exchange(os.fsencode(source), os.fsencode(target), True)
+        if code != errno.ENOENT or not left:
+            break
     if code in REFUSED:
         raise OSError(
             code,

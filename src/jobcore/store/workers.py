@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["THREADS", "Owner", "each", "giving_way"]
+__all__ = ["THREADS", "Owner", "each", "giving_way", "is_ending", "start"]
 
 THREADS = min(4, os.cpu_count() or 1)
 
@@ -67,9 +68,7 @@ def each(works: Iterable[Callable[[], None]], threads: int = THREADS) -> None:
         for _ in range(threads if waits else threads - 1):
             helper = _Helper(crew)
             helpers.append(helper)
-            try:
-                helper.start()
-            except RuntimeError:  # no more threads to be had: fewer do it too
+            if not helper.start():
                 helpers.pop()
                 break
         if waits and helpers:
@@ -95,6 +94,34 @@ def _join(helpers: list[_Helper], crew: _Crew) -> None:
                 crew.stop()
     if interrupt is not None:
         raise interrupt
+
+
+def start(thread: threading.Thread) -> bool:
+    """Start a thread.
+
+    Parameters
+    ----------
+    thread
+        The thread.
+
+    Returns
+    -------
+    bool
+        False where there are no more threads to be had: whoever asked does the work too.
+    """
+    # In a finalizer at the very end a new thread never gets to run, and its start would be waited for without end.
+    if sys.is_finalizing():
+        return False
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def is_ending() -> bool:
+    """Tell whether the interpreter has waited for its threads already, and would not wait for another one."""
+    return sys.is_finalizing() or not threading.main_thread().is_alive()
 
 
 class Owner:
@@ -126,8 +153,8 @@ class _Helper:
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._run,), name="jobcore-store", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def start(self) -> bool:
+        return start(self._thread)
 
     def wait(self, *, begins: bool) -> None:
         """Wait until it has ended; where it need not begin any more, it does not."""

@@ -22,6 +22,7 @@ from jobcore.store.agreement import disagreements
 from jobcore.store.codecs import HEAD_BYTES
 from jobcore.store.container import Target, as_stored, check_claims, nowhere, whole
 from jobcore.store.documents import ArrayDocuments, native_specs
+from jobcore.store.forking import renew_in_child
 from jobcore.store.identify import not_a_database
 from jobcore.store.layout import Spec
 from jobcore.store.metadata import Table
@@ -77,6 +78,7 @@ class ZipReader:
         # Guards _entries and _layout while they are made. A signal handler may load meanwhile, in the same thread: it
         # makes them anew, and either will do.
         self._lock = threading.RLock()
+        renew_in_child(self, "_lock")
         self._entries: list[Entry] | None = None
         self._layout: ZipLayout | None = None
         self._exact = False

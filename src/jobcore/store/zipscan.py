@@ -13,6 +13,7 @@ from jobcore._fast.crc import crc32 as crc32_of
 from jobcore.errors import ChecksumError, FormatError
 from jobcore.store.container import Encoded, Scatter, Sink
 from jobcore.store.documents import same_document
+from jobcore.store.forking import renew_in_child
 from jobcore.store.openfile import OpenFile
 from jobcore.store.workers import THREADS, each
 from jobcore.store.zipformat import Entry, header_bytes, local_header
@@ -63,7 +64,8 @@ class Scan:
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
-        self._decoding = threading.Lock()  # held while a large chunk is decoded beside its place
+        self._decoding = threading.RLock()  # held while a large chunk is decoded beside its place
+        renew_in_child(self, "_decoding")
 
     def scan(self, steps: Iterable[Step], fault: OnFault) -> None:
         """Check entries and put their payloads where they go.
