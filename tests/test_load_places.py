@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobcore import Counter, Workspace
 from jobcore.errors import ChecksumError, MismatchError
-from jobcore.store import containers, load, open_database, save
+from jobcore.store import containers, load, open_database, overlap, save
 from jobcore.store.overlap import covers_itself, overlaps
 from load_tools import damage, save_model
 from store_cases import TINY
@@ -116,6 +116,45 @@ def test_overlaps_are_those_of_the_elements(views: list[tuple[int, int, int]]) -
     clash = any(one & two for i, one in enumerate(cells) for two in cells[:i])
     assert bool(found) == clash
     assert not any(map(covers_itself, arrays))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["u1", "u2", "u4", "V3"]),
+            st.integers(0, 40),
+            st.integers(1, 4),
+            st.integers(-2, 2),
+        ),
+        min_size=overlap._FEW + 1,
+        max_size=overlap._FEW + 9,
+    ),
+    st.sampled_from([4, 6, 8]),
+)
+@settings(max_examples=100, deadline=None)
+def test_overlaps_of_many_views_by_like_steps(views: list[tuple[str, int, int, int]], unit: int) -> None:
+    memory = np.zeros(160, "u1")
+    arrays = [np.ndarray((n,), kind, memory, 60 + at, (unit * step,)) for kind, at, n, step in views]
+    found = list(overlaps(arrays))
+    assert all(np.shares_memory(arrays[at], arrays[other]) for at, other, _ in found)
+    left = [array for at, array in enumerate(arrays) if at not in {at for at, _, _ in found}]
+    assert not any(np.shares_memory(one, two) for i, one in enumerate(left) for two in left[:i])
+
+
+def test_columns_are_not_compared_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def counting(one: object, two: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return False
+
+    monkeypatch.setattr(overlap, "_meet", counting)
+    matrix = np.zeros((4, 1000), "f4")
+    columns = [matrix[:, i] for i in range(1000)]
+    assert list(overlaps(columns)) == []
+    assert compared == 0
+    assert [pair[2] for pair in overlaps([*columns, matrix[:, 7]])] == [True]
 
 
 def test_views_that_meet_themselves_are_told() -> None:
