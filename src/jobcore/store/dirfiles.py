@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 
 from jobcore._fast.crc32c import crc32c
+from jobcore._fast.descriptor import Descriptor
 from jobcore._fast.hash128 import hash128
 from jobcore.errors import ChecksumError, FormatError, ReadError
-from jobcore.store import files
 from jobcore.store.container import Sink
 from jobcore.store.dirformat import TRAILER
 from jobcore.store.documents import same_document
@@ -161,16 +161,13 @@ def read_all(fd: int) -> bytes:
 def listing_of(directory: int, folder: str) -> list[tuple[str, bool]]:
     """Give the names in a folder, and whether each is a folder; a folder that is missing has none."""
     try:
-        fd = os.open(folder or ".", READ | os.O_DIRECTORY, dir_fd=directory)
+        file = Descriptor(folder or ".", READ | os.O_DIRECTORY, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return []  # each of its files is a fault of its own
         raise
-    try:
-        with os.scandir(fd) as entries:
-            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-    finally:
-        files.close_quietly(fd)
+    with file as fd, os.scandir(fd) as entries:
+        return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
 
 
 def gone_error(directory: int, path: str) -> ReadError | None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from jobcore._fast.descriptor import Descriptor
 from jobcore.errors import CheckpointNotFoundError, ClosedError, FormatError
-from jobcore.store import files
 from jobcore.store.codecs import HEAD_BYTES
 from jobcore.store.container import (
     WORTH_CHECKING,
@@ -91,7 +91,8 @@ class DirectoryReader:
         self._users = 0
         self._closing = False
         self._size: int | None = None
-        self.fd = _open(path)
+        # Of a database that nobody closed it is closed when that goes.
+        self._directory = _open(path)
         try:
             self._root = self._read_root()
             if is_foreign(self._root):
@@ -107,6 +108,11 @@ class DirectoryReader:
             if gone is not None:
                 raise gone from error
             raise
+
+    @property
+    def fd(self) -> int:
+        """Descriptor of the directory; -1 once it is closed."""
+        return self._directory.number
 
     @property
     def size_bytes(self) -> int:
@@ -208,15 +214,10 @@ class DirectoryReader:
     def _head_of(self, table: Table, blob: int, chunk: int) -> bytes:
         place = table.spec_of(blob).chunk_key(escape(table.names[blob]), chunk)
         try:
-            fd = os.open(place, READ, dir_fd=self.fd)
+            with Descriptor(place, READ, dir_fd=self.fd) as fd:
+                return read_at(fd, min(HEAD_BYTES, table.stored_bytes(blob, chunk)), 0)
         except OSError:
             return b""
-        try:
-            return read_at(fd, min(HEAD_BYTES, table.stored_bytes(blob, chunk)), 0)
-        except OSError:
-            return b""
-        finally:
-            files.close_quietly(fd)
 
     def faults(self, table: Table | None) -> Iterator[Fault]:
         """Check every byte of every file but those of the root.
@@ -250,12 +251,6 @@ class DirectoryReader:
         for step in self._scan(self._all_steps(table)):
             yield Fault(step.key, step.blob, step.message)
 
-    def __del__(self) -> None:
-        # Of a database that nobody closed, or whose opening was interrupted.
-        fd = self.__dict__.get("fd", -1)
-        if fd >= 0:
-            files.close_quietly(fd)
-
     def close(self) -> None:
         """Close the directory; reads that are under way in other threads end first. Twice is harmless."""
         with self._lock:
@@ -264,9 +259,7 @@ class DirectoryReader:
 
     def _close_unused(self) -> None:
         if self._closing and self._users == 0:
-            fd, self.fd = self.fd, -1
-            if fd >= 0:
-                files.close_quietly(fd)
+            self._directory.close_quietly()
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -290,17 +283,16 @@ class DirectoryReader:
 
     def _read_root(self) -> bytes:
         try:
-            fd = os.open(ROOT, READ, dir_fd=self.fd)
+            file = Descriptor(ROOT, READ, dir_fd=self.fd)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP):
                 raise a_directory(self.path) from error
             raise self._unreadable(error) from error
         try:
-            return read_all(fd)
+            with file as fd:
+                return read_all(fd)
         except OSError as error:
             raise self._unreadable(error) from error
-        finally:
-            files.close_quietly(fd)
 
     def _unreadable(self, error: OSError) -> FormatError:
         return FormatError(
@@ -375,29 +367,31 @@ class DirectoryReader:
 
     def _check_one(self, step: Step) -> None:
         try:
-            fd = os.open(step.key, READ, dir_fd=self.fd)
+            file = Descriptor(step.key, READ, dir_fd=self.fd)
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
             found = "none" if missing else f"one that cannot be opened: {error.strerror}"
             step.wrong(f"expected the file {step.key!r:.200}, found {found}", cause=error)
             return
         try:
-            if step.chunk < 0:
-                check_document(fd, step)
-            elif isinstance(step.sink, Encoded):
-                self._check_encoded(fd, step, step.sink)
-            elif isinstance(step.sink, Scatter):
-                with self._scattering:
-                    check_chunk(fd, step, step.sink.open())
-                    if not step.message:
-                        step.sink.close()
-            else:
-                check_chunk(fd, step, step.sink)
+            with file as fd:
+                self._check_open(fd, step)
         except OSError as error:
             # A sector that cannot be read is damage like any other: an older epoch may still be whole.
             step.wrong(f"the file cannot be read: {error.strerror or error}", cause=error)
-        finally:
-            files.close_quietly(fd)
+
+    def _check_open(self, fd: int, step: Step) -> None:
+        if step.chunk < 0:
+            check_document(fd, step)
+        elif isinstance(step.sink, Encoded):
+            self._check_encoded(fd, step, step.sink)
+        elif isinstance(step.sink, Scatter):
+            with self._scattering:
+                check_chunk(fd, step, step.sink.open())
+                if not step.message:
+                    step.sink.close()
+        else:
+            check_chunk(fd, step, step.sink)
 
     def _check_encoded(self, fd: int, step: Step, sink: Encoded) -> None:
         # Before there is memory for what the table claims.
@@ -417,9 +411,9 @@ class DirectoryReader:
             step.wrong(str(error))
 
 
-def _open(path: str) -> int:
+def _open(path: str) -> Descriptor:
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return Descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR) and not os.path.exists(path):  # noqa: PTH110
             missing = CheckpointNotFoundError(f"{path}: expected a database, found no such file")

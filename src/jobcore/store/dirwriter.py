@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from jobcore._fast.chunk_file import ChunkFiles
+from jobcore._fast.descriptor import Descriptor
 from jobcore._fast.hash128 import hash128
 from jobcore.store import files, syncing
 from jobcore.store.container import Content, Written
@@ -61,15 +62,15 @@ class DirectoryOutput:
         self._open: list[int] = []  # files that wait to be synced; appending needs no lock
         self._folders: list[str] = []
         self._keep = False
-        self._fd = -1
+        self._directory: Descriptor | None = None
         self._files: ChunkFiles | None = None
         self._copies: Copies | None = None
         self.temporary = files.temporary_name(final)
         try:
             os.mkdir(self.temporary)  # noqa: PTH102 - paths are plain text here
             # Opened before anything is written: so it hears of every error of the disk from here on.
-            self._fd = syncing.open_directory(self.temporary)
-            self._files = ChunkFiles(self._fd, _MODE)
+            self._directory = syncing.open_directory(self.temporary)
+            self._files = ChunkFiles(self.directory, _MODE)
         except FileExistsError:
             raise  # it is another's
         except BaseException:
@@ -112,7 +113,7 @@ class DirectoryOutput:
 
     def sync(self) -> None:
         """Force all files, and the names in all folders, to the disk."""
-        if not self._keep and syncing.sync_file_system(self._fd):
+        if not self._keep and syncing.sync_file_system(self.directory):
             return
         if self._keep:
             each((partial(syncing.sync_file, fd) for fd in self._open), 2 * THREADS)
@@ -120,7 +121,7 @@ class DirectoryOutput:
             each(self._sync_later(), 2 * THREADS)
         for folder in self._folders:
             syncing.sync_directory(f"{self.temporary}/{folder}")
-        syncing.sync_directory(self._fd)
+        syncing.sync_directory(self.directory)
 
     def close(self) -> None:
         """Close all files."""
@@ -129,14 +130,13 @@ class DirectoryOutput:
         while self._open:
             files.close_quietly(self._open.pop())
         self._files = None  # the number of the descriptor may be another's from here on
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            files.close_quietly(fd)
+        if self._directory is not None:
+            self._directory.close_quietly()
 
     @property
     def directory(self) -> int:
         """Descriptor of the directory."""
-        return self._fd
+        return -1 if self._directory is None else self._directory.number
 
     def folder(self, key: str) -> None:
         """Make the folder of a blob."""
@@ -185,11 +185,8 @@ def _few() -> int:
 
 
 def _sync_path(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(path, os.O_RDONLY | os.O_CLOEXEC) as fd:
         syncing.sync_file(fd)
-    finally:
-        files.close_quietly(fd)
 
 
 class _Filler:

@@ -9,6 +9,8 @@ import secrets
 import shutil
 import stat
 
+from jobcore._fast.descriptor import Descriptor
+
 __all__ = [
     "absolute",
     "check_room",
@@ -77,7 +79,7 @@ def temporary_name(path: str | os.PathLike[str]) -> str:
     return os.path.join(folder, f".{stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")  # noqa: PTH118 - plain text
 
 
-def create_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
+def create_temporary(path: str | os.PathLike[str]) -> tuple[Descriptor, str]:
     """Create the temporary file for a final path.
 
     Parameters
@@ -87,8 +89,8 @@ def create_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
 
     Returns
     -------
-    tuple of int and str
-        File descriptor, open for writing and closed on exec, and the temporary path.
+    tuple of Descriptor and str
+        The file, open for writing and closed on exec, and the temporary path.
 
     Raises
     ------
@@ -97,7 +99,7 @@ def create_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
     """
     name = temporary_name(path)
     try:
-        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), name
+        return Descriptor(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), name
     except OSError:
         raise
     except BaseException:

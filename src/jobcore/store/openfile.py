@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from jobcore._fast.descriptor import Descriptor
 from jobcore.errors import CheckpointNotFoundError, ClosedError, FormatError
-from jobcore.store import files
 from jobcore.store.forking import renew_in_child
 from jobcore.store.identify import a_directory
 
@@ -29,8 +29,8 @@ class OpenFile:
 
     Attributes
     ----------
-    path, fd, size_bytes
-        Path, descriptor, which is -1 once it is closed, and size.
+    path, size_bytes
+        Path and size.
 
     Raises
     ------
@@ -52,13 +52,13 @@ class OpenFile:
         renew_in_child(self, "_lock")
         self._users = 0
         self._closing = False
-        self.fd, self.size_bytes = _open(path)
+        # Of a database that nobody closed it is closed when that goes.
+        self._file, self.size_bytes = _open(path)
 
-    def __del__(self) -> None:
-        # Of a database that nobody closed, or whose opening was interrupted.
-        fd = self.__dict__.get("fd", -1)
-        if fd >= 0:
-            files.close_quietly(fd)
+    @property
+    def fd(self) -> int:
+        """Descriptor of the file; -1 once it is closed."""
+        return self._file.number
 
     def close(self) -> None:
         """Close the file; reads that are under way in other threads end first. Twice is harmless."""
@@ -68,9 +68,7 @@ class OpenFile:
 
     def _close_unused(self) -> None:
         if self._closing and self._users == 0:
-            fd, self.fd = self.fd, -1
-            if fd >= 0:
-                files.close_quietly(fd)
+            self._file.close_quietly()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -124,25 +122,21 @@ class OpenFile:
         )
 
 
-def _open(path: str) -> tuple[int, int]:
-    fd = -1
+def _open(path: str) -> tuple[Descriptor, int]:
     try:
         # Without O_NONBLOCK a pipe would be waited for until somebody writes into it.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        found = os.fstat(fd)
+        file = Descriptor(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        found = os.fstat(file.number)
     except FileNotFoundError as error:
         raise _not_found(path) from error
     except OSError as error:
-        if fd >= 0:
-            files.close_quietly(fd)
         if error.errno == errno.ENOTDIR:
             raise _not_found(path) from error
         raise FormatError(
             f"{path}: expected a file that can be read: {error.strerror or error}", path=path, place="file"
         ) from error
     if stat.S_ISREG(found.st_mode):
-        return fd, found.st_size
-    files.close_quietly(fd)
+        return file, found.st_size
     if stat.S_ISDIR(found.st_mode):
         raise a_directory(path)
     raise FormatError(f"{path}: expected a file, found a device, pipe or socket", path=path, place="file")

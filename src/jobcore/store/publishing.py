@@ -242,9 +242,9 @@ class NewFile:
     def __init__(self, path: str | os.PathLike[str], data: bytes) -> None:
         self.final = files.absolute(path)
         self._synced = self._naming = False
-        self._fd, self._temporary = files.create_temporary(self.final)
+        self._file, self._temporary = files.create_temporary(self.final)
         try:
-            files.write_all(self._fd, data, 0)
+            files.write_all(self._file.number, data, 0)
         except BaseException:
             self.withdraw()
             raise
@@ -252,7 +252,7 @@ class NewFile:
     @property
     def unsynced(self) -> int:
         """Its descriptor, until :meth:`learn_synced`."""
-        return -1 if self._synced else self._fd
+        return -1 if self._synced else self._file.number
 
     def learn_synced(self, error: OSError | None) -> None:
         """Learn that its data are on the disk, or raise what that failed with."""
@@ -262,8 +262,7 @@ class NewFile:
 
     def publish(self) -> None:
         """Give it its name."""
-        fd, self._fd = self._fd, -1
-        os.close(fd)
+        self._file.close()
         self._naming = True
         publish(self._temporary, self.final)
 
@@ -272,9 +271,7 @@ class NewFile:
 
     def withdraw(self) -> bool:
         """Remove it, whatever name it has; return whether its final name is free of it. May be repeated."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            files.close_quietly(fd)
+        self._file.close_quietly()
         naming, self._naming = self._naming, False
         gone = not naming or take_back(self._temporary, self.final)
         files.remove_quietly(self._temporary)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from jobcore._fast.descriptor import Descriptor
 from jobcore.errors import FormatError, SaveError
 from jobcore.store import containers, files, publishing, syncing
 from jobcore.store.container import Content, Written
@@ -90,7 +91,7 @@ class Saving:
         self._durable, self._overwrite, self._verify = durable, overwrite, verify
         self._ends_named, self._naming = publish, False
         self._written: Written | None = None
-        self._directory = -1
+        self._directory: Descriptor | None = None
         self._process = os.getpid()
         self._loose = False
         try:
@@ -267,7 +268,8 @@ class Saving:
                 publishing.publish(temporary, final)
                 published = True
             if self._durable:
-                syncing.sync_directory(self._directory)
+                assert self._directory is not None
+                syncing.sync_directory(self._directory.number)
             if replaced:
                 replaced = False  # from here on the old one may go, and must not come back
                 files.remove_quietly(temporary)
@@ -312,9 +314,8 @@ class Saving:
         return span(f"{what} {os.path.basename(self.final)}", "save", header.node, **args)  # noqa: PTH119 - plain text
 
     def _close_directory(self) -> None:
-        directory, self._directory = self._directory, -1
-        if directory >= 0:
-            files.close_quietly(directory)
+        if self._directory is not None:
+            self._directory.close_quietly()
 
     def _error(self, error: OSError) -> SaveError:
         reason = error.strerror or str(error)

@@ -7,10 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache
 
 from jobcore._fast import file_sync
-from jobcore.store import files
+from jobcore._fast.descriptor import Descriptor
 from jobcore.store.refusals import REFUSED, tolerated
 
 __all__ = [
@@ -81,7 +82,7 @@ def _failure_of(call: Callable[[int], None], argument: int) -> OSError | None:
     return None
 
 
-def open_directory(path: str | os.PathLike[str]) -> int:
+def open_directory(path: str | os.PathLike[str]) -> Descriptor:
     """Open a directory for :func:`sync_directory`.
 
     Parameters
@@ -91,15 +92,15 @@ def open_directory(path: str | os.PathLike[str]) -> int:
 
     Returns
     -------
-    int
-        File descriptor.
+    Descriptor
+        The directory, open.
 
     Raises
     ------
     OSError
         It is missing, no directory, or may not be read.
     """
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return Descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def sync_directory(path: str | os.PathLike[str] | int) -> None:
@@ -115,13 +116,9 @@ def sync_directory(path: str | os.PathLike[str] | int) -> None:
     OSError
         The disk failed.
     """
-    fd = path if isinstance(path, int) else open_directory(path)
-    try:
-        with tolerated("fsync of a directory", REFUSED):
-            os.fsync(fd)
-    finally:
-        if fd is not path:
-            files.close_quietly(fd)
+    opened = nullcontext(path) if isinstance(path, int) else open_directory(path)
+    with opened as fd, tolerated("fsync of a directory", REFUSED):
+        os.fsync(fd)
 
 
 def sync_file_system(fd: int) -> bool:

@@ -55,12 +55,12 @@ class ZipOutput:
         self._durable = durable
         self._snapshot: ZipSnapshot | None = None
         self._copies: Copies | None = None
-        self._fd, self.temporary = files.create_temporary(final)
+        self._file, self.temporary = files.create_temporary(final)
 
     @property
     def descriptor(self) -> int:
         """Descriptor of the file."""
-        return self._fd
+        return self._file.number
 
     def stage(self, content: Content) -> None:
         """Make the file in memory, or copy the arrays where it takes long to make it."""
@@ -78,7 +78,9 @@ class ZipOutput:
             files.check_room(self.temporary, size)
             self._allocate(size)
             direct = self._durable and size > _SMALL
-            self._note("direct writes", snapshot.arena.write_to(self._fd, size, _STEP, _THREADS, direct))
+            self._note(
+                "direct writes", snapshot.arena.write_to(self.descriptor, size, _STEP, _THREADS, direct)
+            )
             self._free()
             return snapshot.written
         most, plain = bound(content), _plain_bytes(content)
@@ -86,11 +88,11 @@ class ZipOutput:
         if most <= _SMALL:
             with arenas.taken(most) as arena:
                 written = fill(arena, content)
-                arena.write_to(self._fd, written.size_bytes, _SMALL, 1, direct=False)
+                arena.write_to(self.descriptor, written.size_bytes, _SMALL, 1, direct=False)
             return written
         self._allocate(plain)
         blocks = _FEW_BLOCKS if content.table.has_codecs else _BLOCKS
-        writer = BlockWriter(self._fd, _BLOCK, blocks, _THREADS, self._durable)
+        writer = BlockWriter(self.descriptor, _BLOCK, blocks, _THREADS, self._durable)
         try:
             written = fill(writer, content)
             writer.finish()
@@ -101,22 +103,20 @@ class ZipOutput:
 
     def sync(self) -> None:
         """Force the file to the disk."""
-        syncing.sync_file(self._fd)
+        syncing.sync_file(self.descriptor)
 
     def close(self) -> None:
         """Close the file."""
         self._free()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._file.close()
 
     def _allocate(self, nbytes: int) -> None:
         # Only for direct writes: the page cache allocates when it writes, and does so well.
         if self._durable and nbytes > _SMALL:
-            self._note("allocation", allocate(self._fd, nbytes))
+            self._note("allocation", allocate(self.descriptor, nbytes))
 
     def _note(self, what: str, code: int) -> None:
-        note_slower(self._fd, self.temporary, what, code)
+        note_slower(self.descriptor, self.temporary, what, code)
 
     def _free(self) -> None:
         snapshot, self._snapshot = self._snapshot, None

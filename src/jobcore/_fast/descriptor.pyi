@@ -1,0 +1,19 @@
+import os
+from types import TracebackType
+from typing import final
+
+__all__ = ["Descriptor"]
+
+@final
+class Descriptor:
+    def __init__(
+        self, path: str | os.PathLike[str], flags: int, mode: int = 511, *, dir_fd: int | None = None
+    ) -> None: ...
+    @property
+    def number(self) -> int: ...
+    def close(self) -> None: ...
+    def close_quietly(self) -> None: ...
+    def __enter__(self) -> int: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
