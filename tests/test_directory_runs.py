@@ -85,6 +85,24 @@ def test_a_run_may_change_from_one_container_to_the_other(tmp_path: Path) -> Non
     assert [path.suffix for path in databases(tmp_path)] == [".zip"] * 3 + [".zarr", ".zip"]
 
 
+@pytest.mark.parametrize("content", ["damaged", "another epoch"])
+def test_what_another_container_left_of_an_epoch_is_not_loaded(tmp_path: Path, content: str) -> None:
+    """Which of two files of one epoch counts is what its record says, not what is found first."""
+    train(tmp_path)
+    newest = databases(tmp_path)[-1]
+    left = newest.with_name(newest.name + ".zip")
+    if content == "damaged":
+        left.write_bytes(b"PK")
+    else:
+        jobcore.store.write_database(left, {"total": np.array([1])}, db_type="zarr.zip")
+    for container in ("zarr", "zarr.zip"):
+        runner = JobRunner(summing_job(0), MultiNodeCheckpointManager(tmp_path, db_type=container), "latest")
+        session = LocalSession()
+        runner.train(session)
+        assert runner.result.resumed_from == 4
+        assert total(session, "trainer_0") == TOTALS[4]
+
+
 @pytest.mark.parametrize("part", ["zarr.json", "total/c.0", "total/zarr.json", "val/c.0", ""])
 @pytest.mark.parametrize("how", ["gone", "damaged"])
 def test_a_damaged_epoch_is_passed_over(tmp_path: Path, part: str, how: str) -> None:

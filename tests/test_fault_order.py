@@ -122,6 +122,24 @@ def test_nothing_is_opened_for_writing_under_its_final_name(
     assert all(any(map(is_temporary, call.path.split("/"))) for call in touched)
 
 
+@pytest.mark.parametrize("container", ["zarr.zip", "zarr"])
+def test_the_old_one_goes_only_when_the_new_one_is_safe(
+    container: str, traced: Callable[..., list[Call]]
+) -> None:
+    calls = traced("overwrite", *([] if container == "zarr.zip" else ["--container", container]))
+    (naming,) = published(calls)
+    removed = [call for call in calls if call.name in {"unlink", "rmdir"} and call.result == 0]
+    if container == "zarr.zip":
+        # The one step that names the new one takes the name from the old one.
+        assert naming.name == "rename"
+        assert not removed
+        return
+    parent = str(Path(naming.path2).parent)
+    safe = min(c.end for c in calls if c.name in SYNC and c.path == parent and c.begin > naming.end)
+    assert removed, "the old one is still there"
+    assert safe < min(call.begin for call in removed), "the old one goes before the new one is safe"
+
+
 @pytest.mark.parametrize(
     "scenario", [("epoch",), ("run",), ("run_background",), ("epoch", "--container", "zarr")]
 )

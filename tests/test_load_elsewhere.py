@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import jobcore.store
 import slow_reader
-from jobcore import Counter, Workspace
+from jobcore import Counter, Job, JobRunner, LocalSession, MultiNodeCheckpointManager, Node, Workspace
 from jobcore.errors import MismatchError
-from jobcore.store import load, open_database, save
+from jobcore.store import containers, load, open_database, save
 from load_tools import MODEL
 from store_cases import TINY
 
@@ -72,6 +72,31 @@ def test_a_workspace_without_blobs_is_saved_and_loaded(tmp_path: Path) -> None:
     assert load(tmp_path / "x", into=ws) == load(tmp_path / "x", into={}) == {}
     with pytest.raises(MismatchError, match="the prefix 'a/'"):
         load(tmp_path / "x", prefix="a/")
+
+
+@pytest.mark.parametrize("db_type", containers.known_types())
+def test_a_run_without_blobs_is_saved_and_resumed(db_type: str, tmp_path: Path) -> None:
+    done: list[int] = []
+
+    def train(resume: str | None) -> JobRunner:
+        with Job() as job, Node("n"):
+
+            @job.epoch_group.task(outputs=["finished"])
+            def work(ws: Workspace) -> None:
+                done.append(len(done))
+                ws.feed("finished", len(done) >= 3, transient=True)
+
+            job.add_stop_condition(work.outputs()[0])
+        runner = JobRunner(job, MultiNodeCheckpointManager(tmp_path, db_type=db_type), resume)
+        runner.train(LocalSession())
+        return runner
+
+    train(None)
+    assert done == [0, 1, 2]
+    names = [path for path in tmp_path.iterdir() if path.name.endswith(f".{db_type}")]
+    assert len(names) == 4
+    assert all(load(path) == {} for path in names)
+    assert train("latest").result.resumed_from == 3
 
 
 LETTERS = st.text("ab/", min_size=1, max_size=4)

@@ -23,8 +23,10 @@ from jobcore import BackgroundSaver, Workspace, load, save, save_async, verify
 from jobcore.errors import ClosedError, SaveError, SaveTimeoutError, UnsupportedBlobError
 from jobcore.store import ChunkPolicy, arenas, syncing
 from jobcore.store.background import is_immutable
+from jobcore.testing.values import arrays, same
 
 SIZE = 300_000
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 
 
 @pytest.fixture
@@ -86,6 +88,23 @@ def test_memory_that_nobody_can_change_is_not_copied(tmp_path: Path, gate: threa
     assert arenas._kept == []
 
 
+@pytest.mark.skipif(not HUGE_PAGES.exists(), reason="the kernel has no huge pages of its own accord")
+def test_the_copy_is_asked_for_in_huge_pages(tmp_path: Path, gate: threading.Event) -> None:
+    size = 40 << 20
+    arenas.release()
+    pending = save_async(tmp_path / "x.zarr.zip", {"w": np.ones(size, np.uint8)})
+    # Each mapping is some lines of "Name: value", the last of which are its flags; "hg" is the advice.
+    mappings = Path("/proc/self/smaps").read_text().split("VmFlags:")
+    found = [
+        int(numbers.rpartition("\nRss:")[2].split()[0])
+        for numbers, (flags, *_) in zip(mappings, (text.splitlines() for text in mappings[1:]), strict=False)
+        if "hg" in flags.split()
+    ]
+    assert any(resident << 10 >= size for resident in found)
+    gate.set()
+    pending.wait(30)
+
+
 def test_only_true_immutability_counts() -> None:
     array = np.arange(10)
     view = array.view()
@@ -115,6 +134,28 @@ def test_a_timeout_says_what_is_missing_and_the_save_goes_on(tmp_path: Path, gat
     gate.set()
     pending.wait(30)
     assert repr(pending).endswith("committed>")
+
+
+def test_a_saver_waits_no_longer_than_it_is_told(tmp_path: Path, gate: threading.Event) -> None:
+    saver = BackgroundSaver()
+    saver.save(tmp_path / "x", {"a": np.zeros(9)})
+    with pytest.raises(SaveTimeoutError, match=r"x: expected the save to be committed within 0.05 s"):
+        saver.wait(0.05)
+    gate.set()
+    result = saver.wait(30)
+    assert result is not None
+    assert result.path == str(tmp_path / "x")
+
+
+@pytest.mark.parametrize("suffix", ["zarr.zip", "zarr"])
+@pytest.mark.parametrize("copy", [True, False])
+def test_arrays_of_every_type_and_layout_come_back(suffix: str, copy: bool, tmp_path: Path) -> None:
+    blobs = dict(arrays())
+    path = tmp_path / f"x.{suffix}"
+    save_async(path, blobs, copy=copy, durable=False).wait(60)
+    found = load(path)
+    assert list(found) == list(blobs)
+    assert [name for name, array in blobs.items() if not same(found[name], array)] == []
 
 
 def fail(_fd: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,24 @@ def damage(path: Path, blob: str) -> None:
     start = info.header_offset + 30 + int.from_bytes(data[info.header_offset + 28 :][:2], "little")
     data[start + len(info.filename)] ^= 4
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize("suffix", ["zarr.zip", "zarr"])
+def test_what_was_loaded_does_not_hang_on_the_file(suffix: str, tmp_path: Path) -> None:
+    """A mapped file would show in the arrays what becomes of it, or end the process when it is cut."""
+    place = tmp_path / f"x.{suffix}"
+    values = {"large": np.arange(3 << 19), "small": np.arange(5), "text": "abc"}
+    save(place, values, durable=False)
+    ws = Workspace()
+    load(place, into=ws)
+    found = load(place)
+    for file in [place] if place.is_file() else [part for part in place.rglob("*") if part.is_file()]:
+        file.chmod(0o644)
+        os.truncate(file, 0)
+    for name in ("large", "small"):
+        assert np.array_equal(found[name], values[name])
+        assert np.array_equal(ws.fetch(name), values[name])
+    assert found["text"] == ws.fetch("text") == "abc"
 
 
 def test_a_failed_load_leaves_no_false_value_in_a_workspace(path: Path) -> None:

@@ -17,7 +17,7 @@ import zarr
 from jobcore import Counter
 from jobcore.store import BlobPolicy, Blosc, Zstd, save
 from jobcore.store.names import escape
-from store_cases import NATIVE, TINY, any_bits
+from store_cases import DTYPES, NATIVE, TINY, any_bits
 
 VALUES: dict[str, Any] = {
     **{f"native {code}": any_bits(np.dtype(code), (5, 3, 3)) for code in NATIVE},
@@ -110,6 +110,26 @@ def test_xarray_reads_every_blob(path: Path) -> None:
             expected = stored(value)
             if expected is not None:
                 assert agree(data[escape(name)].values, expected), name
+
+
+@pytest.mark.parametrize("suffix", ["zarr.zip", "zarr"])
+def test_a_group_of_every_data_type_can_be_listed(suffix: str, tmp_path: Path) -> None:
+    """One array whose data type a reader does not know would make it refuse the whole group."""
+    place = tmp_path / f"x.{suffix}"
+    values = {f"{number} {dtype}": any_bits(dtype, (3, 2), number) for number, dtype in enumerate(DTYPES)}
+    save(place, values)
+    store: Any = place if place.is_dir() else zarr.storage.ZipStore(place, mode="r")
+    arrays = dict(zarr.open_group(store, mode="r").arrays())
+    assert arrays.keys() == {escape(name) for name in values}
+    for name, value in values.items():
+        found = np.ascontiguousarray(arrays[escape(name)][...])
+        assert found.shape[:2] == value.shape
+        # Of numbers the reader gives those of this machine's order; without fields a copy keeps the padding.
+        swapped = value.dtype.byteorder == ">" and value.dtype.kind in "iufcmM"
+        expected = value.byteswap() if swapped else value.view(f"V{value.itemsize}")
+        assert found.tobytes() == expected.tobytes(), name
+    if store is not place:
+        store.close()
 
 
 def test_a_zip_reader_finds_nothing_wrong(path: Path) -> None:

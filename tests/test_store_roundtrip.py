@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import tracemalloc
@@ -27,9 +28,9 @@ SHAPES = [(), (1,), (7,), (0,), (3, 4), (5, 0, 2), (2, 3, 4), (1,) * 12]
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_data_type_comes_back_in_every_shape(dtype: np.dtype[Any], tmp_path: Path) -> None:
     arrays = {f"a{i}": any_bits(dtype, shape, i) for i, shape in enumerate(SHAPES)}
-    for name, chunks in (("one", ChunkPolicy()), ("many", TINY)):
-        path = tmp_path / f"{name}.zarr.zip"
-        save(path, arrays, chunks=chunks)
+    for name, chunks in itertools.product(("x.zarr.zip", "x.zarr"), (ChunkPolicy(), TINY)):
+        path = tmp_path / name
+        save(path, arrays, chunks=chunks, durable=False, overwrite=True)
         loaded = load(path)
         assert list(loaded) == list(arrays)
         assert all(same_bits(loaded[key], array) for key, array in arrays.items())

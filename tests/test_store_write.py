@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from jobcore.errors import CheckpointNotFoundError, FormatError, SaveError
-from jobcore.store import VerifyReport, files, load, publishing, save, saving, syncing, write_database
+from jobcore.store import (
+    VerifyReport,
+    files,
+    load,
+    publishing,
+    save,
+    saving,
+    syncing,
+    verify,
+    write_database,
+)
 from store_cases import TINY
 
 STATE = {"a": np.arange(2000.0), "b": np.arange(60, dtype="i2").reshape(4, 15).T, "c": "text"}
@@ -77,6 +87,24 @@ def test_an_existing_file_is_replaced_only_on_demand(tmp_path: Path) -> None:
     save(tmp_path / "x", {"v": 2}, overwrite=True)
     assert load(tmp_path / "x")["v"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("suffix", ["zarr.zip", "zarr"])
+@pytest.mark.parametrize("left", [0.0, 0.3, 0.9])
+def test_a_damaged_database_is_replaced_whole(suffix: str, left: float, tmp_path: Path) -> None:
+    """Nothing of it is read or kept, so that what one save left behind cannot spoil each later one."""
+    path = tmp_path / f"x.{suffix}"
+    save(path, STATE, chunks=TINY)
+    parts = [path] if path.is_file() else [part for part in path.rglob("*") if part.name.startswith("c.")]
+    for part in parts:
+        part.chmod(0o644)
+        os.truncate(part, int(part.stat().st_size * left))
+    with pytest.raises(FormatError):
+        load(path)
+    save(path, STATE, chunks=TINY, overwrite=True)
+    assert equal(load(path))
+    assert verify(path).ok
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_loser_of_a_race_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,8 +244,20 @@ def _suffix(spec: Spec) -> int:
 def _gatherer(array: np.ndarray[Any, Any], spec: Spec) -> Callable[[int], Iterator[memoryview]]:
     def pieces(chunk: int) -> Iterator[memoryview]:
         low, high = spec.row_range(chunk)
-        step = max(1, _GATHER // spec.row_bytes)
-        for at in range(low, high, step):
-            yield bytes_of(np.ascontiguousarray(array[at : min(at + step, high)]))
+        return _pieces(array[low:high])
 
     return pieces
+
+
+def _pieces(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
+    if array.size == 0:
+        return
+    row_bytes = array.nbytes // len(array)
+    if row_bytes > _GATHER and array.ndim > 1:
+        # A row may be most of the state: gathered as one it would take as much memory again.
+        for row in array:
+            yield from _pieces(row)
+        return
+    step = max(1, _GATHER // row_bytes)
+    for at in range(0, len(array), step):
+        yield bytes_of(np.ascontiguousarray(array[at : at + step]))
