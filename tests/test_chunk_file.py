@@ -61,6 +61,52 @@ def test_round_the_edges_of_blocks(folder: tuple[Path, int], size: int, zeros: i
     (path / "c").unlink()
 
 
+@pytest.mark.parametrize("zeros", [0, 1, BLOCK, 5 * BLOCK + 7])
+@pytest.mark.parametrize(
+    "size", [0, 1, BLOCK, 4 * BLOCK - 1, 4 * BLOCK, 4 * BLOCK + 1, 8 * BLOCK, 9 * BLOCK + 5]
+)
+def test_pieces_make_the_same_file(folder: tuple[Path, int], size: int, zeros: int) -> None:
+    path, fd = folder
+    data = (NOISE * 4)[:size]
+    files = ChunkFiles(fd)
+    expected = files.chunk("whole", data, zeros)
+    for step in (4 * BLOCK, 3 * BLOCK + 1, 70_001):
+        pieces = (data[at : at + step] for at in range(0, size, step))
+        assert files.chunk_in_pieces("c", pieces, size, zeros) == expected
+        assert (path / "c").read_bytes() == (path / "whole").read_bytes()
+        (path / "c").unlink()
+    (path / "whole").unlink()
+
+
+def test_pieces_that_are_not_what_was_said_leave_nothing_open(folder: tuple[Path, int]) -> None:
+    path, fd = folder
+    files, before = ChunkFiles(fd), psutil.Process().num_fds()
+
+    def failing() -> Iterator[bytes]:
+        yield bytes(5 * BLOCK)
+        raise MemoryError("no room for the next")
+
+    for pieces, nbytes, error, text in (
+        ([b"ab", b"c"], 2, BlobValueError, "pieces of 2 bytes together, found more"),
+        ([b"ab"], 3, BlobValueError, "pieces of 3 bytes together, found 2"),
+        (failing(), 6 * BLOCK, MemoryError, "no room for the next"),
+        ([np.arange(9)[::2]], 40, BlobValueError, "contiguous"),
+        (["text"], 4, TypeError, "a buffer"),
+        ([], -1, BlobValueError, "expected nbytes within 0"),
+    ):
+        with pytest.raises(error, match=text):
+            files.chunk_in_pieces("c", pieces, nbytes)  # type: ignore[arg-type]  # that is the test
+        (path / "c").unlink(missing_ok=True)
+    (path / "c").touch()
+    with pytest.raises(FileExistsError):
+        files.chunk_in_pieces("c", [b"a"], 1)
+    (path / "c").unlink()
+    assert psutil.Process().num_fds() == before
+    *_, kept = files.chunk_in_pieces("c", iter([b"a"]), 1, keep=True)
+    os.close(kept)
+    (path / "c").unlink()
+
+
 def test_checksum_and_hash_are_those_of_the_file_though_the_data_change(tmp_path: Path) -> None:
     """Otherwise a later epoch would be linked to bytes that it does not have."""
     fd = os.open(tmp_path, os.O_RDONLY)

@@ -106,6 +106,25 @@ def test_what_did_not_change_is_linked(tmp_path: Path) -> None:
     assert holds(two, state())
 
 
+@pytest.mark.parametrize("turned", [lambda w: w.T, lambda w: w.T[None], lambda w: w[:, ::-1]])
+def test_large_chunks_that_are_put_together_piece_by_piece_are_linked_too(
+    tmp_path: Path, turned: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+) -> None:
+    one, two, three = tmp_path / "1.zarr", tmp_path / "2.zarr", tmp_path / "3.zarr"
+    w = np.random.default_rng(8).integers(0, 255, (3001, 1999), np.uint8)
+    write_database(one, {"w": turned(w)}, db_type="zarr")
+    write_database(two, {"w": turned(w)}, db_type="zarr", base=one)
+    assert shared(two, one) == set(inodes(two)) - {"zarr.json"}
+    write_database(three, {"w": np.ascontiguousarray(turned(w))}, db_type="zarr", base=two)
+    assert shared(three, one) == set(inodes(three)) - {"zarr.json"}
+    assert holds(three, {"w": turned(w)})
+    w[1500, 1000] ^= 1
+    four = tmp_path / "4.zarr"
+    write_database(four, {"w": turned(w)}, db_type="zarr", base=three)
+    assert shared(four, one) < set(inodes(four)) - {"zarr.json"}
+    assert holds(four, {"w": turned(w)})
+
+
 def test_an_epoch_in_which_little_changed_writes_little(tmp_path: Path) -> None:
     one, two = tmp_path / "1.zarr", tmp_path / "2.zarr"
     save(one, state())

@@ -185,3 +185,44 @@ def test_many_threads_hash_at_once(together: Callable[..., list[Any]]) -> None:
     expected = hash128.hash128(NOISE)
     found = together(4, lambda number: {hash128.hash128(NOISE) for _ in range(20)})
     assert found == [{expected}] * 4
+
+
+@given(
+    size=st.integers(0, 500) | st.integers(0, 20_000),
+    cuts=st.lists(st.integers(0, 20_000) | st.integers(0, 3).map(lambda n: 64 * n), max_size=8),
+)
+def test_pieces_make_the_hash_of_the_whole(size: int, cuts: list[int]) -> None:
+    data = NOISE[:size]
+    pieces = hash128.Hash128(size)
+    places = sorted({0, size, *(cut for cut in cuts if cut < size)})
+    for start, stop in zip(places, [*places[1:], size], strict=True):
+        pieces.update(data[start:stop])
+    assert pieces.digest() == pieces.digest() == slow_hash128.hash128(data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 240, 241, 256, 1024, 65_536, 1 << 19])
+@pytest.mark.parametrize("step", [1, 63, 64, 65, 240, 4096, 1 << 18])
+def test_pieces_of_any_length_will_do(size: int, step: int) -> None:
+    size = min(size, 2_000 * step)
+    pieces = hash128.Hash128(size)
+    for start in range(0, size, step):
+        pieces.update(memoryview(NOISE)[start : min(start + step, size)])
+    assert pieces.digest() == hash128.hash128(NOISE[:size])
+
+
+def test_pieces_must_be_as_many_bytes_as_was_said() -> None:
+    for size in (3, 300):
+        pieces = hash128.Hash128(size)
+        pieces.update(bytes(size - 1))
+        with pytest.raises(BlobValueError, match=f"expected {size} bytes, found {size - 1}"):
+            pieces.digest()
+        with pytest.raises(BlobValueError, match=f"expected {size} bytes, found 1 more"):
+            pieces.update(b"xx")
+        pieces.update(b"\0")
+        assert pieces.digest() == hash128.hash128(bytes(size))
+    with pytest.raises(BlobValueError, match=r"Hash128: expected total within 0 to 2\*\*60"):
+        hash128.Hash128(-1)
+    with pytest.raises(TypeError):
+        hash128.Hash128("3")  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(BlobValueError, match="contiguous"):
+        hash128.Hash128(40).update(np.arange(9)[::2])

@@ -61,15 +61,22 @@ def test_a_save_takes_no_copy_of_the_state(place: str, durable: bool, tmp_path: 
     assert found <= 64
 
 
+@pytest.mark.parametrize("name", ["x.zarr.zip", "x.zarr"])
 @pytest.mark.parametrize("view", ["turned['t']", "turned['t'][None]"], ids=["many rows", "one large row"])
-def test_memory_that_is_not_contiguous_is_gathered_in_small_pieces(view: str, tmp_path: Path) -> None:
+def test_memory_that_is_not_contiguous_is_gathered_in_small_pieces(
+    view: str, name: str, tmp_path: Path
+) -> None:
     code = f"""
 blobs = {{'t': {view}}}
-print(extra(lambda: jobcore.save(place / 'x', blobs)))
-assert np.array_equal(jobcore.load(place / 'x')['t'], blobs['t'])
+path = place / {name!r}
+print(extra(lambda: jobcore.save(path, blobs)))
+print(extra(lambda: jobcore.verify(path)))
+assert jobcore.verify(path).ok
+assert np.array_equal(jobcore.load(path)['t'], blobs['t'])
 """
-    (found,) = measure(tmp_path, code)
-    assert found <= 40
+    saved, verified = measure(tmp_path, code)
+    assert saved <= 40
+    assert verified <= 40
 
 
 @pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])

@@ -29,6 +29,7 @@
 typedef struct {
     int fd;
     const uint8_t *data;
+    uint64_t from;  /* where in the chunk these bytes lie: before them there may have been others */
     uint64_t n;     /* bytes of data */
     uint64_t total; /* with the zeros after them */
     uint64_t done;
@@ -52,7 +53,7 @@ static void jc_chunk_file_take(jc_chunk_file *c, uint8_t *block, size_t real, si
         uint8_t *into = block + at;
 
         if (copied > 0) {
-            c->crc = jc_crc32c_copy(c->crc, into, c->data + c->done + at, copied);
+            c->crc = jc_crc32c_copy(c->crc, into, c->data + (c->done - c->from) + at, copied);
         }
         if (copied < step) {
             memset(into + copied, 0, step - copied);

@@ -10,6 +10,8 @@ cdef extern from "chunk_file.h" nogil:
 
     ctypedef struct jc_chunk_file:
         int fd
+        const uint8_t *data
+        uint64_t from_ "from"
         uint64_t total
         uint64_t done
         uint32_t crc
@@ -36,3 +38,5 @@ cdef class ChunkFiles:
     cdef uint8_t *take_block(self) except NULL
     cdef void give_block(self, uint8_t *block) noexcept
     cdef int finish(self, int fd, bint keep, object key) except -2
+    cdef tuple result(self, jc_chunk_file *file, int fd, bint keep, object key)
+    cdef int feed(self, jc_chunk_file *file, uint8_t *block, uint8_t *room, object pieces, uint64_t nbytes) except -1

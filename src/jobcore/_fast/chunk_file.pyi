@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from typing import Any, SupportsIndex, TypeAlias, final
 
 from _typeshed import ReadableBuffer
@@ -15,4 +16,12 @@ class ChunkFiles:
     def file(self, key: str, data: _Readable, keep: bool = False) -> int: ...
     def chunk(
         self, key: str, data: _Readable, zeros: SupportsIndex = 0, keep: bool = False
+    ) -> tuple[int, bytes, int]: ...
+    def chunk_in_pieces(
+        self,
+        key: str,
+        pieces: Iterable[_Readable],
+        nbytes: SupportsIndex,
+        zeros: SupportsIndex = 0,
+        keep: bool = False,
     ) -> tuple[int, bytes, int]: ...

@@ -7,6 +7,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport errno
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from jobcore._fast.buffers cimport in_range, take_buffer
 from jobcore._fast.chunk_file cimport (
@@ -41,9 +42,11 @@ jc_hash128_setup()
 cdef enum:
     KEPT = 16               # blocks that are kept: one for each thread that works at the same time
     PORTION = 67108864      # bytes written between two looks at signals: 64 MiB
+    FEED = 4194304          # of pieces, put together before they are written: some whole blocks
 
 # The zeros after the data of a chunk; more would take minutes.
 cdef uint64_t MOST_ZEROS = <uint64_t> 1 << 40
+cdef uint64_t MOST_BYTES = <uint64_t> 1 << 60
 
 
 @cython.final
@@ -176,8 +179,7 @@ cdef class ChunkFiles:
         cdef Py_buffer view
         cdef jc_chunk_file file
         cdef uint8_t *block
-        cdef uint8_t digest[16]
-        cdef int failed = 0, fd, i
+        cdef int failed = 0, fd
         take_buffer(data, &view, PyBUF_ANY_CONTIGUOUS, "ChunkFiles.chunk", "data")
         try:
             block = self.take_block()
@@ -207,6 +209,112 @@ cdef class ChunkFiles:
                 self.give_block(block)
         finally:
             PyBuffer_Release(&view)
+        return self.result(&file, fd, keep, key)
+
+    def chunk_in_pieces(self, str key not None, pieces, nbytes, zeros=0, bint keep=False):
+        """Make the file of a chunk whose bytes come in pieces, so that they need not be in memory all at once.
+
+        Parameters
+        ----------
+        key
+            Its path below the directory.
+        pieces
+            An iterable of contiguous bytes.
+        nbytes
+            How many they are together, ``0 <= nbytes <= 2**60``.
+        zeros, keep
+            As for `chunk`.
+
+        Returns
+        -------
+        tuple of int, bytes and int
+            As for `chunk`.
+
+        Raises
+        ------
+        OSError
+            As for `chunk`.
+        BlobValueError
+            As for `chunk`, or the pieces are not `nbytes` together. A part of the file may be there.
+
+        Notes
+        -----
+        As for `chunk`. It takes 4 MiB beside the pieces.
+        """
+        cdef uint64_t padding = in_range(zeros, MOST_ZEROS, "2**40", "ChunkFiles.chunk_in_pieces", "zeros")
+        cdef uint64_t total = in_range(nbytes, MOST_BYTES, "2**60", "ChunkFiles.chunk_in_pieces", "nbytes")
+        cdef bytes name = encoded(key)
+        cdef const char *path = name
+        cdef jc_chunk_file file
+        cdef uint8_t *block
+        cdef uint8_t *room = <uint8_t *> malloc(FEED)
+        cdef int failed, fd
+        if room is NULL:
+            raise MemoryError
+        try:
+            block = self.take_block()
+            try:
+                with nogil:
+                    fd = jc_new_file(self._directory, path, self._mode)
+                    failed = errno if fd < 0 else 0
+                if failed:
+                    raise failure(failed, key)
+                jc_chunk_file_begin(&file, fd, room, total, padding)
+                try:
+                    failed = self.feed(&file, block, room, pieces, total)
+                    if failed:
+                        raise failure(failed, key)
+                except BaseException:
+                    jc_close_file(fd)
+                    raise
+            finally:
+                self.give_block(block)
+        finally:
+            free(room)
+        return self.result(&file, fd, keep, key)
+
+    cdef int feed(self, jc_chunk_file *file, uint8_t *block, uint8_t *room, object pieces, uint64_t nbytes) except -1:
+        """Write the pieces, and the zeros after them; 0, or an errno."""
+        cdef uint64_t left = nbytes
+        cdef size_t used = 0, at, step, size
+        cdef int failed = 0
+        cdef Py_buffer view
+        for piece in pieces:
+            take_buffer(piece, &view, PyBUF_ANY_CONTIGUOUS, "ChunkFiles.chunk_in_pieces", "a piece")
+            try:
+                size = <size_t> view.len
+                if size > left:
+                    raise BlobValueError(f"expected pieces of {nbytes} bytes together, found more")
+                left -= size
+                at = 0
+                while at < size and not failed:
+                    step = min(size - at, <size_t> FEED - used)
+                    with nogil:
+                        memcpy(room + used, <const uint8_t *> view.buf + at, step)
+                        used += step
+                        at += step
+                        if used == FEED:
+                            # Whole blocks, so that the next bytes begin another one.
+                            file.from_ = file.done
+                            failed = jc_chunk_file_write(file, block, FEED)
+                            used = 0
+            finally:
+                PyBuffer_Release(&view)
+            if failed:
+                return failed
+            PyErr_CheckSignals()
+        if left:
+            raise BlobValueError(f"expected pieces of {nbytes} bytes together, found {nbytes - left}")
+        file.from_ = file.done
+        while not failed and file.done <= file.total:
+            PyErr_CheckSignals()
+            with nogil:
+                failed = jc_chunk_file_write(file, block, PORTION)
+        return failed
+
+    cdef tuple result(self, jc_chunk_file *file, int fd, bint keep, object key):
+        cdef uint8_t digest[16]
+        cdef int i
         for i in range(8):
             digest[i] = (file.high >> (56 - 8 * i)) & 255
             digest[8 + i] = (file.low >> (56 - 8 * i)) & 255

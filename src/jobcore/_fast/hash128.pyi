@@ -1,12 +1,18 @@
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, final
 
 from _typeshed import ReadableBuffer
 from numpy.typing import NDArray
 
-__all__ = ["hash128", "hash128_with", "implementations"]
+__all__ = ["Hash128", "hash128", "hash128_with", "implementations"]
 
 # NumPy's stubs declare the buffer of an array from Python 3.12 on only.
 _Readable: TypeAlias = ReadableBuffer | NDArray[Any]
+
+@final
+class Hash128:
+    def __init__(self, total: SupportsIndex) -> None: ...
+    def update(self, data: _Readable) -> None: ...
+    def digest(self) -> bytes: ...
 
 def hash128(data: _Readable, zeros: SupportsIndex = 0) -> bytes: ...
 def hash128_with(kernel: str, data: _Readable, zeros: SupportsIndex = 0) -> bytes: ...

@@ -4,22 +4,33 @@ Two contents with the same hash are taken as equal: that goes wrong once in 2**1
 It does not protect against contents that were made to have the same hash.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_ANY_CONTIGUOUS, PyBuffer_Release
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from jobcore._fast.buffers cimport WITHOUT_GIL_BYTES, in_range, kernel_number, take_buffer
+from jobcore._fast.hash128 cimport jc_hash128_stream
 
-__all__ = ["hash128", "hash128_with", "implementations"]
+from jobcore.errors import BlobValueError
+
+__all__ = ["Hash128", "hash128", "hash128_with", "implementations"]
 
 
 cdef extern from "hash128.h" nogil:
+    size_t JC_HASH128_SHORT
+    size_t JC_HASH128_STRIPE
+
     ctypedef void (*jc_hash128_take)(uint64_t* lanes, unsigned int at, const uint8_t* p, size_t count) noexcept nogil
 
     ctypedef struct jc_hash128_kernel:
         const char* name
         jc_hash128_take take
 
+    void jc_hash128_begin(jc_hash128_stream* s, jc_hash128_take take, uint64_t total) noexcept
+    void jc_hash128_more(jc_hash128_stream* s, const uint8_t* p, size_t n) noexcept
+    void jc_hash128_end(jc_hash128_stream* s, uint64_t* high, uint64_t* low) noexcept
     void jc_hash128_setup() noexcept
     size_t jc_hash128_count() noexcept
     const jc_hash128_kernel* jc_hash128_at(size_t i) noexcept
@@ -32,6 +43,7 @@ cdef extern from "hash128.h" nogil:
 
 # More would take minutes, in which nothing could interrupt it.
 cdef uint64_t MOST_ZEROS = <uint64_t> 1 << 40
+cdef uint64_t MOST_BYTES = <uint64_t> 1 << 60
 
 # Here, and not at the first call: two threads could make that at once.
 jc_hash128_setup()
@@ -129,12 +141,125 @@ def implementations():
     return tuple(_NUMBERS)
 
 
+@cython.final
+cdef class Hash128:
+    """The hash of a content that comes in pieces.
+
+    Parameters
+    ----------
+    total
+        Bytes of all pieces together, ``0 <= total <= 2**60``.
+
+    Raises
+    ------
+    BlobValueError
+        `total` is out of range.
+    TypeError
+        `total` is not an integer.
+
+    Notes
+    -----
+    Thread safety: one thread at a time.
+
+    Examples
+    --------
+    >>> pieces = Hash128(3)
+    >>> pieces.update(b"a")
+    >>> pieces.update(b"bc")
+    >>> pieces.digest() == hash128(b"abc")
+    True
+    """
+
+    def __cinit__(self, total):
+        self._total = in_range(total, MOST_BYTES, "2**60", "Hash128", "total")
+        self._left, self._held = self._total, 0
+        if self._total > JC_HASH128_SHORT:
+            jc_hash128_begin(&self._stream, jc_hash128_at(_BEST).take, self._total)
+
+    def __init__(self, total):
+        pass
+
+    def update(self, data):
+        """Add the next piece.
+
+        Parameters
+        ----------
+        data
+            Contiguous bytes, as for `hash128`.
+
+        Raises
+        ------
+        BlobValueError
+            The buffer is not contiguous, or there are more bytes than were said.
+        """
+        cdef Py_buffer view
+        cdef size_t size
+        take_buffer(data, &view, PyBUF_ANY_CONTIGUOUS, "Hash128.update", "data")
+        try:
+            size = <size_t> view.len
+            if size > self._left:
+                raise BlobValueError(f"expected {self._total} bytes, found {size - self._left} more")
+            self._left -= size
+            if size < WITHOUT_GIL_BYTES:
+                self._add(<const uint8_t*> view.buf, size)
+            else:
+                with nogil:
+                    self._add(<const uint8_t*> view.buf, size)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef void _add(self, const uint8_t* p, size_t n) noexcept nogil:
+        # Only whole stripes go on, but of a short content all is kept: up to that length there are no stripes.
+        cdef size_t room = JC_HASH128_SHORT if self._total <= JC_HASH128_SHORT else JC_HASH128_STRIPE
+        cdef size_t step
+        if self._held or self._total <= JC_HASH128_SHORT:
+            step = min(n, room - self._held)
+            memcpy(self._bytes + self._held, p, step)
+            self._held += step
+            p += step
+            n -= step
+            if self._held < room or self._total <= JC_HASH128_SHORT:
+                return
+            jc_hash128_more(&self._stream, self._bytes, room)
+            self._held = 0
+        step = n - n % room
+        if step:
+            jc_hash128_more(&self._stream, p, step)
+        self._held = n - step
+        memcpy(self._bytes, p + step, self._held)
+
+    def digest(self):
+        """Give the hash, once all pieces were added.
+
+        Returns
+        -------
+        bytes
+            As `hash128` of all of it.
+
+        Raises
+        ------
+        BlobValueError
+            Bytes are missing.
+        """
+        cdef uint64_t high, low
+        cdef jc_hash128_stream stream
+        if self._left:
+            raise BlobValueError(f"expected {self._total} bytes, found {self._total - self._left}")
+        if self._total <= JC_HASH128_SHORT:
+            jc_hash128(self._bytes, self._total, &high, &low)
+        else:
+            # A copy, so that it may be asked for again.
+            stream = self._stream
+            if self._held:
+                jc_hash128_more(&stream, self._bytes, self._held)
+            jc_hash128_end(&stream, &high, &low)
+        return _digest(high, low)
+
+
 cdef object _hash(size_t kernel, str where, object data, object zeros):
     cdef uint64_t padding = in_range(zeros, MOST_ZEROS, "2**40", where, "zeros")
     cdef jc_hash128_take take = jc_hash128_at(kernel).take
     cdef uint64_t high, low
-    cdef uint8_t digest[16]
-    cdef int i
     cdef Py_buffer view
     take_buffer(data, &view, PyBUF_ANY_CONTIGUOUS, where, "data")
     if view.len + padding < WITHOUT_GIL_BYTES:
@@ -143,6 +268,12 @@ cdef object _hash(size_t kernel, str where, object data, object zeros):
         with nogil:
             jc_hash128_by(take, view.buf, view.len, padding, &high, &low)
     PyBuffer_Release(&view)
+    return _digest(high, low)
+
+
+cdef bytes _digest(uint64_t high, uint64_t low):
+    cdef uint8_t digest[16]
+    cdef int i
     for i in range(8):
         digest[i] = (high >> (56 - 8 * i)) & 255
         digest[8 + i] = (low >> (56 - 8 * i)) & 255

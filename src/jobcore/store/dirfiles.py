@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobcore._fast.crc32c import crc32c
 from jobcore._fast.descriptor import Descriptor
-from jobcore._fast.hash128 import hash128
+from jobcore._fast.hash128 import Hash128, hash128
 from jobcore.errors import ChecksumError, FormatError, ReadError
 from jobcore.store.container import Sink
 from jobcore.store.dirformat import TRAILER
@@ -102,12 +102,10 @@ def check_chunk(fd: int, step: Step, sink: memoryview | None) -> None:
             # Before there is memory for what the table claims.
             step.wrong(f"expected a file of {size + TRAILER} bytes, found {length}")
             return
-        whole = sink if sink is not None and len(sink) == size else None
-        if whole is None and step.hash:
-            whole = memoryview(bytearray(size))
-        found, short = _fill(fd, size, sink if whole is None else whole)
+        whole = Hash128(size) if step.hash else None
+        found, short = _fill(fd, size, sink, whole)
         tail = b"" if short else read_at(fd, TRAILER + 1, size)
-        digest = hash128(whole).hex() if step.hash and whole is not None else ""
+        digest = whole.digest().hex() if whole is not None and not short else ""
     if short or len(tail) != TRAILER:
         length = os.fstat(fd).st_size
         step.wrong(f"expected a file of {size + TRAILER} bytes, found {length}")
@@ -119,8 +117,8 @@ def check_chunk(fd: int, step: Step, sink: memoryview | None) -> None:
         step.wrong(f"expected the hash {step.hash}, found {digest}", ChecksumError)
 
 
-def _fill(fd: int, size: int, sink: memoryview | None) -> tuple[int, bool]:
-    """Read a chunk, and give its checksum and whether the file ends before it does."""
+def _fill(fd: int, size: int, sink: memoryview | None, whole: Hash128 | None) -> tuple[int, bool]:
+    """Read a chunk, hash it, and give its checksum and whether the file ends before it does."""
     wanted = 0 if sink is None else len(sink)
     rest = memoryview(bytearray(min(_PIECE, size - wanted))) if wanted < size else None
     done = found = 0
@@ -133,6 +131,8 @@ def _fill(fd: int, size: int, sink: memoryview | None) -> tuple[int, bool]:
         if count == 0:
             return found, True
         found = crc32c(part[:count], found)
+        if whole is not None:
+            whole.update(part[:count])
         done += count
     return found, False
 

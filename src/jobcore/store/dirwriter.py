@@ -6,18 +6,17 @@ All others are written, by several threads, and what is written is never written
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from jobcore._fast.chunk_file import ChunkFiles
 from jobcore._fast.descriptor import Descriptor
-from jobcore._fast.hash128 import hash128
+from jobcore._fast.hash128 import Hash128, hash128
 from jobcore.store import files, syncing
 from jobcore.store.container import Content, Written
 from jobcore.store.dirformat import ROOT, seal_root, size_of
@@ -25,14 +24,15 @@ from jobcore.store.dirlinks import Base, open_base
 from jobcore.store.dirstage import Copies
 from jobcore.store.documents import ArrayDocuments
 from jobcore.store.encoding import Budget, cost_of, encoded_chunk
-from jobcore.store.layout import bytes_of
+from jobcore.store.layout import bytes_of, gathered
 from jobcore.store.names import escape
 from jobcore.store.workers import THREADS, each
 
 __all__ = ["DirectoryOutput"]
 
 _SHARED = 1 << 18  # blobs of several chunks are shared out among threads from this size on, in bytes
-_GATHERED = 1 << 20  # chunks up to this size may be put together in several threads at once, in bytes
+_GATHERED = 1 << 20  # chunks up to this size are put together at once, in bytes
+_ZEROS = bytes(1 << 16)
 _FEW = 256  # files up to this number stay open, to be synced one by one
 _ENCODING_BYTES = 48 << 20  # memory for chunks that are being encoded
 _MODE = 0o444  # a tool that wrote in place would change every database that has the chunk
@@ -160,6 +160,13 @@ class DirectoryOutput:
         self.done_with(fd)
         return found, digest.hex()
 
+    def chunk_in_pieces(self, key: str, array: np.ndarray[Any, Any], zeros: int) -> tuple[int, str]:
+        """Write the file of a chunk whose array is not contiguous; as `chunk`."""
+        assert self._files is not None
+        found, digest, fd = self._files.chunk_in_pieces(key, gathered(array), array.nbytes, zeros, self._keep)
+        self.done_with(fd)
+        return found, digest.hex()
+
     def done_with(self, fd: int) -> None:
         """Keep a file for the sync, or close it; -1 stands for one that is closed."""
         if fd < 0:
@@ -197,7 +204,6 @@ class _Filler:
         self._content = content
         self._base = base
         self._documents = ArrayDocuments(content.table.specs, content.header.container)
-        self._gathering = threading.Lock()  # held while a large chunk is put together: one at a time
         self._encoding = Budget(_ENCODING_BYTES)
 
     def works(self) -> Iterator[Callable[[], None]]:
@@ -241,7 +247,9 @@ class _Filler:
         low, high = spec.row_range(chunk)
         zeros = (spec.chunk_rows - (high - low)) * spec.row_bytes
         if not array.flags.c_contiguous:
-            with self._gathering if spec.chunk_bytes > _GATHERED else contextlib.nullcontext():
+            if spec.chunk_bytes > _GATHERED:
+                self._put_pieces(blob, node, chunk, array[low:high], zeros)
+            else:
                 self._put(blob, node, chunk, bytes_of(np.ascontiguousarray(array[low:high])), zeros)
             return
         self._put(blob, node, chunk, bytes_of(array)[low * spec.row_bytes : high * spec.row_bytes], zeros)
@@ -255,6 +263,15 @@ class _Filler:
         # The hash must be that of the file, or a later epoch would be linked to bytes that it does not have. So it is
         # made anew of what is written, whatever other threads do to the array meanwhile.
         table.crc32c[at], table.hash[at] = out.chunk(key, image, zeros)
+
+    def _put_pieces(self, blob: int, node: str, chunk: int, array: np.ndarray[Any, Any], zeros: int) -> None:
+        """Put a chunk together piece by piece: one row of it may be most of the state."""
+        table, out = self._content.table, self._out
+        at, size = table.first[blob] + chunk, array.nbytes + zeros
+        key = table.spec_of(blob).chunk_key(node, chunk)
+        if self._base is not None and self._link(at, _hash_of(array, zeros), size, key):
+            return
+        table.crc32c[at], table.hash[at] = out.chunk_in_pieces(key, array, zeros)
 
     def _put_encoded(self, blob: int, node: str, chunk: int, data: bytes) -> None:
         table, out = self._content.table, self._out
@@ -275,3 +292,13 @@ class _Filler:
         self._content.table.hash[at] = digest
         self._out.done_with(fd)
         return True
+
+
+def _hash_of(array: np.ndarray[Any, Any], zeros: int) -> str:
+    whole = Hash128(array.nbytes + zeros)
+    for piece in gathered(array):
+        whole.update(piece)
+    while zeros > 0:
+        whole.update(_ZEROS[:zeros])
+        zeros -= len(_ZEROS)
+    return whole.digest().hex()

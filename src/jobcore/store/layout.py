@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ __all__ = [
     "ChunkPolicy",
     "Spec",
     "bytes_of",
+    "gathered",
     "make_spec",
     "parse_spec",
     "storage_of",
@@ -33,6 +35,7 @@ __all__ = [
 _MiB = 1 << 20
 _MAX_BYTES = 2**63 - 1
 _MAX_AXES = 64
+_GATHER = 1 << 19  # bytes copied at a time from memory that is not contiguous; short, for the GIL is held
 
 #: The kinds of blobs that are stored.
 KINDS = ("tensor", "counter", "string", "bytes", "state", "rng", "empty")
@@ -321,3 +324,29 @@ def storage_of(dtype: np.dtype[Any]) -> tuple[str, int]:
         if name in DATA_TYPES:
             return name, 0
     return "uint8", dtype.itemsize
+
+
+def gathered(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
+    """Give the bytes of an array in C order, in small pieces that are put together one by one.
+
+    Parameters
+    ----------
+    array
+        Any array of at least one axis, contiguous or not.
+
+    Yields
+    ------
+    memoryview
+        The next bytes.
+    """
+    if array.size == 0:
+        return
+    row_bytes = array.nbytes // len(array)
+    if row_bytes > _GATHER and array.ndim > 1:
+        # A row may be most of the state: gathered as one it would take as much memory again.
+        for row in array:
+            yield from gathered(row)
+        return
+    step = max(1, _GATHER // row_bytes)
+    for at in range(0, len(array), step):
+        yield bytes_of(np.ascontiguousarray(array[at : at + step]))

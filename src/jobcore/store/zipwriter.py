@@ -22,7 +22,7 @@ from jobcore.store.container import Content, Written
 from jobcore.store.dirstage import Copies
 from jobcore.store.documents import ArrayDocuments, dumps, native_specs
 from jobcore.store.encoding import EncodedChunks
-from jobcore.store.layout import Spec, bytes_of
+from jobcore.store.layout import Spec, gathered
 from jobcore.store.metadata import extra_columns, root_frame
 from jobcore.store.names import escape
 from jobcore.store.refusals import note_slower
@@ -31,7 +31,6 @@ from jobcore.store.zipformat import index_end, wide_from
 
 __all__ = ["ZipOutput", "ZipSnapshot", "bound"]
 
-_GATHER = 1 << 19  # bytes copied at a time from memory that is not contiguous; short, for the GIL is held
 _SMALL = 4 << 20  # a database up to this size, in bytes, is written by one call
 _BLOCK = 4 << 20
 _BLOCKS = 8
@@ -244,20 +243,6 @@ def _suffix(spec: Spec) -> int:
 def _gatherer(array: np.ndarray[Any, Any], spec: Spec) -> Callable[[int], Iterator[memoryview]]:
     def pieces(chunk: int) -> Iterator[memoryview]:
         low, high = spec.row_range(chunk)
-        return _pieces(array[low:high])
+        return gathered(array[low:high])
 
     return pieces
-
-
-def _pieces(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
-    if array.size == 0:
-        return
-    row_bytes = array.nbytes // len(array)
-    if row_bytes > _GATHER and array.ndim > 1:
-        # A row may be most of the state: gathered as one it would take as much memory again.
-        for row in array:
-            yield from _pieces(row)
-        return
-    step = max(1, _GATHER // row_bytes)
-    for at in range(0, len(array), step):
-        yield bytes_of(np.ascontiguousarray(array[at : at + step]))
