@@ -94,6 +94,20 @@ print(*[extra(lambda: act(n)) for n in range(1, 5)])
     assert max(later) <= 64
 
 
+def test_saves_in_the_background_into_both_containers_take_one_copy_together(tmp_path: Path) -> None:
+    code = """
+def act(place):
+    jobcore.save_async(place, state, durable=False).wait()
+def both():
+    for n in range(2):
+        act(place / f"{n}x.zarr.zip")
+        act(place / f"{n}x.zarr")
+print(extra(both))
+"""
+    (found,) = measure(tmp_path, code)
+    assert found <= STATE + 64
+
+
 @pytest.mark.parametrize("place", ["x.zarr.zip", "x.zarr"])
 def test_a_load_in_place_takes_no_copy(place: str, tmp_path: Path) -> None:
     code = f"""

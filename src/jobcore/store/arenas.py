@@ -10,16 +10,17 @@ wait for itself. Whoever takes an arena out of the list has it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from jobcore._fast.arena import Arena
 
-__all__ = ["give", "release", "take", "taken"]
+__all__ = ["give", "release", "share_with", "take", "taken"]
 
 _SMALL = 16 << 20
 _MOST = 1 << 63
 _kept: list[Arena] = []  # changed only by single steps of the interpreter
+_others: list[Callable[[], object]] = []  # what gives back memory that is kept elsewhere
 
 
 def take(nbytes: int) -> Arena:
@@ -50,6 +51,8 @@ def take(nbytes: int) -> Arena:
         for arena in _by_size():
             if arena.nbytes > 2 * _SMALL and _is_ours(arena):
                 arena.close()
+        for give_back in _others:
+            give_back()
     return Arena(max(nbytes, 1))
 
 
@@ -78,6 +81,14 @@ def release() -> None:
     for arena in _by_size():
         if _is_ours(arena):
             arena.close()
+
+
+def share_with(give_back: Callable[[], object]) -> None:
+    """Have a function called, from now on, before a large arena is made: it gives back what is kept for other saves.
+
+    A process that saves in two ways would keep memory for the whole state twice.
+    """
+    _others.append(give_back)
 
 
 def _by_size() -> list[Arena]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from jobcore.store import arenas
 from jobcore.store.layout import bytes_of
 from jobcore.store.workers import THREADS, each
 
@@ -88,6 +89,7 @@ def _take(nbytes: int) -> mmap.mmap:
         while len(memory := _kept.pop()) < nbytes:
             pass  # too small: keeping it beside the new one would double the memory
         return memory
+    arenas.release()
     try:
         memory = mmap.mmap(-1, nbytes)
     except OSError as error:
@@ -100,6 +102,7 @@ def _take(nbytes: int) -> mmap.mmap:
     return memory
 
 
+arenas.share_with(_kept.clear)
 if hasattr(os, "register_at_fork"):
     # Memory of its own: what a child wrote here its parent would see, for both have the same pages.
     os.register_at_fork(after_in_child=_kept.clear)
