@@ -215,7 +215,7 @@ cdef class Hash128:
         if self._held or self._total <= JC_HASH128_SHORT:
             step = min(n, room - self._held)
             memcpy(self._bytes + self._held, p, step)
-            self._held += step
+            self._held = self._held + step
             p += step
             n -= step
             if self._held < room or self._total <= JC_HASH128_SHORT:
