@@ -10,7 +10,6 @@ from jobcore._fast.program cimport (
     jc_reads,
     jc_set_int64,
     jc_slot,
-    jc_slot_of,
     jc_writes,
     kernel_capsule,
 )
@@ -18,10 +17,8 @@ from jobcore._fast.program cimport (
 cdef int native_calls = 0
 
 
-cdef int triple(jc_frame *frame, const jc_op *op) noexcept nogil:
+cdef int triple(jc_frame *frame, const jc_op *op, jc_slot *number, jc_slot *out) noexcept nogil:
     global native_calls
-    cdef jc_slot *number = jc_slot_of(frame, op, 0)
-    cdef jc_slot *out = jc_slot_of(frame, op, 1)
     if not jc_reads(number, JC_INT64) or not jc_writes(out, JC_INT64):
         return JC_DECLINE
     jc_set_int64(out, 3 * jc_get_int64(number))

@@ -73,7 +73,7 @@ cdef class Frame:
             self._frame.values = <jc_value *> calloc(<size_t> values, sizeof(jc_value))
         if self._frame.slots is NULL or self._frame.regs is NULL or (values and self._frame.values is NULL):
             raise MemoryError
-        for i in range(slots):
+        for i in range(slots + 1):
             self._frame.slots[i].version = &jc_unbound
         self._slot_count = slots
         self._value_count = values

@@ -54,7 +54,7 @@ cdef extern from "program.h" nogil:
 
     ctypedef struct jc_frame
     ctypedef struct jc_op
-    ctypedef int (*jc_kernel)(jc_frame *frame, const jc_op *op) noexcept
+    ctypedef int (*jc_kernel)(jc_frame *frame, const jc_op *op, jc_slot *first, jc_slot *second) noexcept
 
     ctypedef struct jc_op:
         int32_t code

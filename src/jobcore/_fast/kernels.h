@@ -16,15 +16,14 @@
 
 /* ---- counters ---- */
 
-static inline int64_t *jc_counter_in(jc_frame *f, const jc_op *op)
+static inline int64_t *jc_counter_in(const jc_slot *s)
 {
-    const jc_slot *s = jc_slot_of(f, op, 0);
     return jc_reads(s, JC_COUNTER) ? (int64_t *)s->data : NULL;
 }
 
 JC_KERNEL(CreateCounter)
 {
-    const jc_slot *s = jc_slot_of(f, op, 0);
+    const jc_slot *s = first;
     JC_NEED(jc_reads(s, JC_COUNTER) && op->constant_type == JC_INT64);
     jc_atomic_store((int64_t *)s->data, op->constant);
     return JC_DONE;
@@ -32,8 +31,8 @@ JC_KERNEL(CreateCounter)
 
 JC_KERNEL(CountUp)
 {
-    int64_t *counter = jc_counter_in(f, op);
-    const jc_slot *out = jc_slot_of(f, op, 1);
+    int64_t *counter = jc_counter_in(first);
+    const jc_slot *out = second;
     JC_NEED(counter != NULL && jc_writes(out, JC_INT64));
     jc_set_int64(out, jc_atomic_fetch_add(counter, 1));
     return JC_DONE;
@@ -41,8 +40,8 @@ JC_KERNEL(CountUp)
 
 JC_KERNEL(CountDown)
 {
-    int64_t *counter = jc_counter_in(f, op);
-    const jc_slot *out = jc_slot_of(f, op, 1);
+    int64_t *counter = jc_counter_in(first);
+    const jc_slot *out = second;
     JC_NEED(counter != NULL && jc_writes(out, JC_BOOL));
     jc_set_bool(out, jc_atomic_fetch_add(counter, -1) <= 0);
     return JC_DONE;
@@ -50,21 +49,21 @@ JC_KERNEL(CountDown)
 
 JC_KERNEL(ResetCounter)
 {
-    int64_t *counter = jc_counter_in(f, op);
+    int64_t *counter = jc_counter_in(first);
     int64_t before;
     JC_NEED(counter != NULL && op->constant_type == JC_INT64);
-    JC_NEED(op->outputs == 0 || jc_writes(jc_slot_of(f, op, 1), JC_INT64));
+    JC_NEED(op->outputs == 0 || jc_writes(second, JC_INT64));
     before = jc_atomic_exchange(counter, op->constant);
     if (op->outputs > 0) {
-        jc_set_int64(jc_slot_of(f, op, 1), before);
+        jc_set_int64(second, before);
     }
     return JC_DONE;
 }
 
 JC_KERNEL(RetrieveCount)
 {
-    int64_t *counter = jc_counter_in(f, op);
-    const jc_slot *out = jc_slot_of(f, op, 1);
+    int64_t *counter = jc_counter_in(first);
+    const jc_slot *out = second;
     JC_NEED(counter != NULL && jc_writes(out, JC_INT64));
     jc_set_int64(out, jc_atomic_load(counter));
     return JC_DONE;
@@ -72,8 +71,8 @@ JC_KERNEL(RetrieveCount)
 
 JC_KERNEL(CheckCounterDone)
 {
-    int64_t *counter = jc_counter_in(f, op);
-    const jc_slot *out = jc_slot_of(f, op, 1);
+    int64_t *counter = jc_counter_in(first);
+    const jc_slot *out = second;
     JC_NEED(counter != NULL && jc_writes(out, JC_BOOL));
     jc_set_bool(out, jc_atomic_load(counter) <= 0);
     return JC_DONE;
@@ -81,22 +80,21 @@ JC_KERNEL(CheckCounterDone)
 
 /* ---- timers ---- */
 
-static inline jc_timer *jc_timer_in(jc_frame *f, const jc_op *op)
+static inline jc_timer *jc_timer_in(const jc_slot *s)
 {
-    const jc_slot *s = jc_slot_of(f, op, 0);
     return jc_reads(s, JC_TIMER) ? (jc_timer *)s->data : NULL;
 }
 
 JC_KERNEL(TimerBegin)
 {
-    jc_timer *timer = jc_timer_in(f, op);
+    jc_timer *timer = jc_timer_in(first);
     return timer != NULL && jc_timer_begin(timer) ? JC_DONE : JC_DECLINE;
 }
 
 JC_KERNEL(TimerGet)
 {
-    jc_timer *timer = jc_timer_in(f, op);
-    const jc_slot *out = jc_slot_of(f, op, 1);
+    jc_timer *timer = jc_timer_in(first);
+    const jc_slot *out = second;
     int64_t span_ns;
     JC_NEED(timer != NULL && jc_writes(out, JC_INT64));
     span_ns = jc_timer_get(timer);
@@ -107,14 +105,14 @@ JC_KERNEL(TimerGet)
 
 JC_KERNEL(TimerEnd)
 {
-    jc_timer *timer = jc_timer_in(f, op);
+    jc_timer *timer = jc_timer_in(first);
     return timer != NULL && jc_timer_end(timer) >= 0 ? JC_DONE : JC_DECLINE;
 }
 
 JC_KERNEL(TimerGetAndEnd)
 {
-    jc_timer *timer = jc_timer_in(f, op);
-    const jc_slot *out = jc_slot_of(f, op, 1);
+    jc_timer *timer = jc_timer_in(first);
+    const jc_slot *out = second;
     int64_t span_ns;
     JC_NEED(timer != NULL && jc_writes(out, JC_INT64));
     span_ns = jc_timer_end(timer);
@@ -128,7 +126,7 @@ JC_KERNEL(TimerGetAndEnd)
 /* Const, and the fills that make a scalar: the constant is there already as a value of the output's type. */
 JC_KERNEL(Constant)
 {
-    const jc_slot *out = jc_slot_of(f, op, 0);
+    const jc_slot *out = first;
     JC_NEED(op->constant_type != JC_NOTHING && jc_writes(out, op->constant_type));
     if (out->type == JC_BOOL) {
         jc_set_bool(out, op->constant != 0);
@@ -140,7 +138,7 @@ JC_KERNEL(Constant)
 
 JC_KERNEL(Copy)
 {
-    const jc_slot *in = jc_slot_of(f, op, 0), *out = jc_slot_of(f, op, 1);
+    const jc_slot *in = first, *out = second;
     JC_NEED(jc_fresh(in) && jc_writes(out, in->type));
     switch (in->type) {
     case JC_BOOL:
@@ -160,7 +158,7 @@ JC_KERNEL(Copy)
 #define JC_ARITHMETIC(name, integer_expression, real_expression)                            \
     JC_KERNEL(name)                                                                         \
     {                                                                                       \
-        const jc_slot *left = jc_slot_of(f, op, 0), *right = jc_slot_of(f, op, 1);          \
+        const jc_slot *left = first, *right = second;          \
         const jc_slot *out = jc_slot_of(f, op, 2);                                          \
         if (jc_reads(left, JC_INT64) && jc_reads(right, JC_INT64) && jc_writes(out, JC_INT64)) { \
             uint64_t a = (uint64_t)jc_get_int64(left), b = (uint64_t)jc_get_int64(right);   \
@@ -181,7 +179,7 @@ JC_ARITHMETIC(Mul, a * b, a * b)
 
 JC_KERNEL(Div)
 {
-    const jc_slot *left = jc_slot_of(f, op, 0), *right = jc_slot_of(f, op, 1), *out = jc_slot_of(f, op, 2);
+    const jc_slot *left = first, *right = second, *out = jc_slot_of(f, op, 2);
     if (jc_reads(left, JC_INT64) && jc_reads(right, JC_INT64) && jc_writes(out, JC_INT64)) {
         int64_t a = jc_get_int64(left), b = jc_get_int64(right), quotient;
         JC_NEED(b != 0 && b != -1); /* no value, or one that may not fit */
@@ -199,7 +197,7 @@ JC_KERNEL(Div)
 
 JC_KERNEL(Neg)
 {
-    const jc_slot *in = jc_slot_of(f, op, 0), *out = jc_slot_of(f, op, 1);
+    const jc_slot *in = first, *out = second;
     if (jc_reads(in, JC_INT64) && jc_writes(out, JC_INT64)) {
         jc_set_int64(out, (int64_t)(0 - (uint64_t)jc_get_int64(in)));
         return JC_DONE;
@@ -214,7 +212,7 @@ JC_KERNEL(Neg)
 #define JC_COMPARISON(name, operator)                                              \
     JC_KERNEL(name)                                                                \
     {                                                                              \
-        const jc_slot *left = jc_slot_of(f, op, 0), *right = jc_slot_of(f, op, 1); \
+        const jc_slot *left = first, *right = second; \
         const jc_slot *out = jc_slot_of(f, op, 2);                                 \
         JC_NEED(jc_writes(out, JC_BOOL));                                          \
         if (jc_reads(left, JC_INT64) && jc_reads(right, JC_INT64)) {               \
@@ -242,7 +240,7 @@ JC_COMPARISON(GE, >=)
 #define JC_LOGIC(name, operator)                                                                 \
     JC_KERNEL(name)                                                                              \
     {                                                                                            \
-        const jc_slot *left = jc_slot_of(f, op, 0), *right = jc_slot_of(f, op, 1);               \
+        const jc_slot *left = first, *right = second;               \
         const jc_slot *out = jc_slot_of(f, op, 2);                                               \
         JC_NEED(jc_reads(left, JC_BOOL) && jc_reads(right, JC_BOOL) && jc_writes(out, JC_BOOL)); \
         jc_set_bool(out, jc_get_bool(left) operator jc_get_bool(right));                         \
@@ -255,7 +253,7 @@ JC_LOGIC(Xor, ^)
 
 JC_KERNEL(Not)
 {
-    const jc_slot *in = jc_slot_of(f, op, 0), *out = jc_slot_of(f, op, 1);
+    const jc_slot *in = first, *out = second;
     JC_NEED(jc_reads(in, JC_BOOL) && jc_writes(out, JC_BOOL));
     jc_set_bool(out, !jc_get_bool(in));
     return JC_DONE;

@@ -49,7 +49,8 @@ enum {
 
 typedef struct jc_op jc_op;
 typedef struct jc_frame jc_frame;
-typedef int (*jc_kernel)(jc_frame *frame, const jc_op *op);
+/* `first` and `second` are the first two slots of the op, inputs before outputs, or any slot where it has fewer. */
+typedef int (*jc_kernel)(jc_frame *frame, const jc_op *op, jc_slot *first, jc_slot *second);
 
 enum jc_code {
     JC_CODE_OP,          /* the kernel; Python when it declines */
@@ -71,7 +72,7 @@ struct jc_op {
     int32_t target;
     int32_t reg;
     int32_t inputs, outputs;
-    int32_t near[2];        /* the first two of the slots: an op that comes after an atomic one waits for each load */
+    int32_t near[2];        /* the first two of the slots */
     const int32_t *slots;   /* of the inputs, then of the outputs */
     jc_kernel kernel;
     int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, or JC_NOTHING */
@@ -97,9 +98,10 @@ struct jc_frame {
 /* The version of a slot that no blob belongs to: never equal to what a slot has seen. */
 static const int64_t jc_unbound = -1;
 
+/* Inputs come before outputs. */
 static inline jc_slot *jc_slot_of(jc_frame *f, const jc_op *op, int index)
 {
-    return &f->slots[index < 2 ? op->near[index] : op->slots[index]];
+    return &f->slots[op->slots[index]];
 }
 
 static inline int jc_fresh(const jc_slot *s)
@@ -107,9 +109,14 @@ static inline int jc_fresh(const jc_slot *s)
     return __atomic_load_n(s->version, __ATOMIC_RELAXED) == s->seen;
 }
 
+static inline int jc_raised(const int32_t *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
+}
+
 static inline int jc_is_cancelled(const jc_frame *f)
 {
-    return __atomic_load_n(f->cancelled, __ATOMIC_RELAXED) != 0;
+    return jc_raised(f->cancelled);
 }
 
 static inline int64_t jc_get_int64(const jc_slot *s)
@@ -160,72 +167,76 @@ static inline int jc_writes(const jc_slot *s, int32_t type)
 }
 
 /* Run from frame->pc on. JC_DECLINE, JC_WAIT and JC_CANCELLED leave pc at the op in question; JC_SPENT means that about
- * `budget` ops were done and the caller should look round; JC_END that the program is through. */
+ * `budget` ops were done and the caller should look round; JC_END that the program is through.
+ *
+ * The slots of the next op are found before a kernel is called: what follows an atomic operation waits until that is
+ * done, each load that needs another one by itself. */
 static int jc_run(jc_frame *f, int64_t budget)
 {
-    const jc_op *ops = f->ops;
-    int32_t pc = f->pc;
+    const jc_op *op = &f->ops[f->pc], *target;
+    jc_slot *slots = f->slots, *first, *second;
+    const int32_t *cancelled = f->cancelled;
     int answer;
     for (;;) {
-        const jc_op *op = &ops[pc];
-        switch (op->code) {
-        case JC_CODE_OP:
-            answer = jc_is_cancelled(f) ? JC_CANCELLED : op->kernel(f, op);
+        first = &slots[op->near[0]];
+        second = &slots[op->near[1]];
+        while (op->code == JC_CODE_OP) {
+            /* There is one: the last of all is no kernel's. */
+            jc_slot *next_first = &slots[op[1].near[0]], *next_second = &slots[op[1].near[1]];
+            answer = jc_raised(cancelled) ? JC_CANCELLED : op->kernel(f, op, first, second);
             if (answer != JC_DONE) {
                 goto out;
             }
-            pc++;
-            continue;
+            op++;
+            first = next_first;
+            second = next_second;
+        }
+        switch (op->code) {
         case JC_CODE_SET:
             f->regs[op->reg] = op->constant;
-            pc++;
+            op++;
             continue;
         case JC_CODE_LOOP:
             if (f->regs[op->reg] <= 0) {
-                pc = op->target;
+                op = &f->ops[op->target];
                 continue;
             }
             f->regs[op->reg]--;
-            pc++;
+            op++;
             continue;
         case JC_CODE_IF_TRUE:
-        case JC_CODE_IF_FALSE: {
-            const jc_slot *s = &f->slots[op->near[0]];
-            if (!jc_reads(s, JC_BOOL)) {
+        case JC_CODE_IF_FALSE:
+            if (!jc_reads(first, JC_BOOL)) {
                 answer = JC_DECLINE;
                 goto out;
             }
-            pc = jc_get_bool(s) == (op->code == JC_CODE_IF_TRUE) ? op->target : pc + 1;
+            op = jc_get_bool(first) == (op->code == JC_CODE_IF_TRUE) ? &f->ops[op->target] : op + 1;
             continue;
-        }
-        case JC_CODE_STORE_BOOL: {
-            const jc_slot *s = &f->slots[op->near[0]];
-            if (!jc_writes(s, JC_BOOL)) {
+        case JC_CODE_STORE_BOOL:
+            if (!jc_writes(first, JC_BOOL)) {
                 answer = JC_DECLINE;
                 goto out;
             }
-            jc_set_bool(s, op->constant != 0);
-            pc++;
+            jc_set_bool(first, op->constant != 0);
+            op++;
             continue;
-        }
-        case JC_CODE_STORE_REG: {
-            const jc_slot *s = &f->slots[op->near[0]];
-            if (!jc_writes(s, JC_INT64)) {
+        case JC_CODE_STORE_REG:
+            if (!jc_writes(first, JC_INT64)) {
                 answer = JC_DECLINE;
                 goto out;
             }
-            jc_set_int64(s, f->regs[op->reg]);
-            pc++;
+            jc_set_int64(first, f->regs[op->reg]);
+            op++;
             continue;
-        }
         case JC_CODE_NEXT:
             f->regs[op->reg]++;
             /* fall through */
         case JC_CODE_JUMP:
+            target = &f->ops[op->target];
             /* What the loop has done since it was here: a long body must not keep signals waiting for long. */
-            budget -= pc > op->target ? pc - op->target : 1;
-            pc = op->target;
-            if (jc_is_cancelled(f)) {
+            budget -= op > target ? op - target : 1;
+            op = target;
+            if (jc_raised(cancelled)) {
                 answer = JC_CANCELLED;
                 goto out;
             }
@@ -239,10 +250,10 @@ static int jc_run(jc_frame *f, int64_t budget)
                 answer = JC_DECLINE;
                 goto out;
             }
-            pc++;
+            op++;
             continue;
         case JC_CODE_CALL:
-            answer = jc_is_cancelled(f) ? JC_CANCELLED : JC_DECLINE;
+            answer = jc_raised(cancelled) ? JC_CANCELLED : JC_DECLINE;
             goto out;
         default:
             answer = JC_END;
@@ -250,7 +261,7 @@ static int jc_run(jc_frame *f, int64_t budget)
         }
     }
 out:
-    f->pc = pc;
+    f->pc = (int32_t)(op - f->ops);
     return answer;
 }
 

@@ -171,7 +171,7 @@ cdef class Run(Frame):
             self._calls[f.pc] = call
         if op.kernel is not NULL:
             self.look_again(op, call.inputs, call.outputs)
-            answer = op.kernel(f, op)
+            answer = op.kernel(f, op, &f.slots[op.near[0]], &f.slots[op.near[1]])
             if answer == JC_DONE:
                 f.pc += 1
                 return 0
