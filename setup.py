@@ -47,6 +47,9 @@ if DEBUG:
 elif "-O" not in os.environ.get("CFLAGS", ""):
     compile_args += ["-O1" if SANITIZE else "-O3"]
 link_args = []
+# The base of a jump table would take a register in the loop over the ops of a program, which has none to spare: what is
+# kept in memory instead has to be written before each atomic op, which waits for that.
+UNIT_ARGS = {"run": ["-fno-jump-tables"]}
 if SANITIZE:
     compile_args += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-g"]
     link_args += [f"-fsanitize={SANITIZE}"]
@@ -64,7 +67,7 @@ extensions = [
             ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
             ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION"),  # memory handlers of arrays
         ],
-        extra_compile_args=compile_args,
+        extra_compile_args=[*compile_args, *UNIT_ARGS.get(source.stem, [])],
         extra_link_args=link_args,
         depends=sorted(header.as_posix() for header in fast.glob("*.h")),
     )

@@ -31,19 +31,15 @@ JC_KERNEL(CreateCounter)
 
 JC_KERNEL(CountUp)
 {
-    int64_t *counter = jc_counter_in(first);
-    const jc_slot *out = second;
-    JC_NEED(counter != NULL && jc_writes(out, JC_INT64));
-    jc_set_int64(out, jc_atomic_fetch_add(counter, 1));
+    JC_NEED(jc_reads(first, JC_COUNTER) && jc_writes(second, JC_INT64));
+    jc_set_int64(second, jc_atomic_fetch_add((int64_t *)first->data, 1));
     return JC_DONE;
 }
 
 JC_KERNEL(CountDown)
 {
-    int64_t *counter = jc_counter_in(first);
-    const jc_slot *out = second;
-    JC_NEED(counter != NULL && jc_writes(out, JC_BOOL));
-    jc_set_bool(out, jc_atomic_fetch_add(counter, -1) <= 0);
+    JC_NEED(jc_reads(first, JC_COUNTER) && jc_writes(second, JC_BOOL));
+    jc_set_bool(second, jc_atomic_fetch_add((int64_t *)first->data, -1) <= 0);
     return JC_DONE;
 }
 

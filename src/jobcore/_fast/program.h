@@ -104,6 +104,11 @@ static inline jc_slot *jc_slot_of(jc_frame *f, const jc_op *op, int index)
     return &f->slots[op->slots[index]];
 }
 
+static inline jc_slot *jc_near(const jc_frame *f, const jc_op *op, int index)
+{
+    return &f->slots[op->near[index]];
+}
+
 static inline int jc_fresh(const jc_slot *s)
 {
     return __atomic_load_n(s->version, __ATOMIC_RELAXED) == s->seen;
@@ -174,24 +179,27 @@ static inline int jc_writes(const jc_slot *s, int32_t type)
 static int jc_run(jc_frame *f, int64_t budget)
 {
     const jc_op *op = &f->ops[f->pc], *target;
-    jc_slot *slots = f->slots, *first, *second;
+    jc_slot *first, *second;
     const int32_t *cancelled = f->cancelled;
     int answer;
     for (;;) {
-        first = &slots[op->near[0]];
-        second = &slots[op->near[1]];
-        while (op->code == JC_CODE_OP) {
-            /* There is one: the last of all is no kernel's. */
-            jc_slot *next_first = &slots[op[1].near[0]], *next_second = &slots[op[1].near[1]];
-            answer = jc_raised(cancelled) ? JC_CANCELLED : op->kernel(f, op, first, second);
-            if (answer != JC_DONE) {
-                goto out;
-            }
-            op++;
-            first = next_first;
-            second = next_second;
-        }
         switch (op->code) {
+        case JC_CODE_OP:
+            first = jc_near(f, op, 0);
+            second = jc_near(f, op, 1);
+            do {
+                /* There is a next one: the last of all is no kernel's. */
+                jc_slot *next_first = jc_near(f, op + 1, 0), *next_second = jc_near(f, op + 1, 1);
+                __asm__("" : "+r"(next_first), "+r"(next_second)); /* now, and not when they are used */
+                answer = jc_raised(cancelled) ? JC_CANCELLED : op->kernel(f, op, first, second);
+                if (answer != JC_DONE) {
+                    goto out;
+                }
+                op++;
+                first = next_first;
+                second = next_second;
+            } while (op->code == JC_CODE_OP);
+            continue;
         case JC_CODE_SET:
             f->regs[op->reg] = op->constant;
             op++;
@@ -206,6 +214,7 @@ static int jc_run(jc_frame *f, int64_t budget)
             continue;
         case JC_CODE_IF_TRUE:
         case JC_CODE_IF_FALSE:
+            first = jc_near(f, op, 0);
             if (!jc_reads(first, JC_BOOL)) {
                 answer = JC_DECLINE;
                 goto out;
@@ -213,6 +222,7 @@ static int jc_run(jc_frame *f, int64_t budget)
             op = jc_get_bool(first) == (op->code == JC_CODE_IF_TRUE) ? &f->ops[op->target] : op + 1;
             continue;
         case JC_CODE_STORE_BOOL:
+            first = jc_near(f, op, 0);
             if (!jc_writes(first, JC_BOOL)) {
                 answer = JC_DECLINE;
                 goto out;
@@ -221,6 +231,7 @@ static int jc_run(jc_frame *f, int64_t budget)
             op++;
             continue;
         case JC_CODE_STORE_REG:
+            first = jc_near(f, op, 0);
             if (!jc_writes(first, JC_INT64)) {
                 answer = JC_DECLINE;
                 goto out;

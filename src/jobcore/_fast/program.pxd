@@ -3,9 +3,10 @@
 A kernel is a C function ``int kernel(jc_frame *frame, const jc_op *op, jc_slot *first, jc_slot *second)`` that runs
 without the GIL. It is given the first two of its slots, inputs before outputs, and finds any others with
 ``jc_slot_of(frame, op, index)``. It looks at them with ``jc_reads`` and ``jc_writes``, which also make sure that nobody
-has put something else into the blob, and answers ``JC_DONE``, or ``JC_DECLINE`` for whatever it is not made for: then the Python kernel of the op runs. It must
-not touch Python, nor wait while ``frame.has_gil`` is set: it answers ``JC_WAIT`` instead and is called again without
-the GIL. A wait must end when ``jc_is_cancelled(frame)``, with ``JC_CANCELLED``.
+has put something else into the blob, and answers ``JC_DONE``, or ``JC_DECLINE`` for whatever it is not made for: then
+the Python kernel of the op runs. It must not touch Python, nor wait while ``frame.has_gil`` is set: it answers
+``JC_WAIT`` instead and is called again without the GIL. A wait must end when ``jc_is_cancelled(frame)``, with
+``JC_CANCELLED``.
 """
 
 cimport cython
