@@ -54,6 +54,8 @@ class StopCondition:
             value = self.output.fetch()
         if value is None and (self.optional or self.output is None):
             return False
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
         try:
             array = np.asarray(value)
             found = "no value" if value is None else f"shape {array.shape} and dtype {array.dtype}"
