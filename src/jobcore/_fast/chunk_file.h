@@ -22,7 +22,7 @@
 #include "hash128.h"
 
 #define JC_TRAILER ((size_t)4)          /* bytes of the checksum after a chunk */
-#define JC_FILE_BLOCK ((size_t)1 << 20) /* written at a time */
+#define JC_FILE_BLOCK ((size_t)512 << 10) /* written at a time: the second-level cache holds it, or most of it */
 #define JC_FILE_STEP ((size_t)12 << 10) /* copied, summed and hashed at a time: fits into the first-level cache */
 
 /* A chunk on its way into a file. */

@@ -23,7 +23,8 @@
 #include "crc32.h"
 #include "crew.h"
 
-#define JC_STEP ((size_t)128 << 10)    /* read and summed at a time: with its source it fits into the second-level cache */
+#define JC_STEP ((size_t)128 << 10)    /* read and summed at a time, if nothing else is said */
+#define JC_LARGE_STEP ((size_t)1 << 20) /* the same where each processor has a second-level cache of that size */
 #define JC_FRESH_STEP ((size_t)512 << 10) /* the same where it goes to fresh memory */
 #define JC_PIECE ((uint64_t)4 << 20)   /* of memory: what one thread fills at a time */
 #define JC_FEW ((uint64_t)64 << 20)    /* bytes in all below which threads take half as much, so that none waits long */
@@ -48,6 +49,7 @@ typedef struct {
 typedef struct {
     int fd;
     int fresh;                  /* nobody has touched the memory that it goes to */
+    size_t step;                /* bytes that go through the small buffer at a time */
     jc_chunk *chunks;
     jc_piece *pieces;
     size_t *groups;             /* first piece of each group that a thread takes at a time, and the number of pieces */
@@ -89,7 +91,24 @@ static int jc_is_cold(int fd, int64_t offset)
 #endif
 }
 
-/* Read and sum one piece. `scratch` is room for JC_STEP bytes, made where it is needed. 0, an errno, or JC_END_OF_FILE. */
+/* How much to read and sum at a time: where the caches are large enough for it, memory that is read and written in longer
+ * turns gives more. */
+static size_t jc_step(void)
+{
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    static size_t known; /* to ask the processor takes long on a virtual one */
+    size_t step = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (step == 0) {
+        step = sysconf(_SC_LEVEL2_CACHE_SIZE) >= (long)JC_LARGE_STEP ? JC_LARGE_STEP : JC_STEP;
+        __atomic_store_n(&known, step, __ATOMIC_RELAXED);
+    }
+    return step;
+#else
+    return JC_STEP;
+#endif
+}
+
+/* Read and sum one piece. `scratch` is room for one step, made where it is needed. 0, an errno, or JC_END_OF_FILE. */
 static int jc_read_piece(const jc_reading *r, const jc_chunk *chunk, jc_piece *piece, uint8_t **scratch, int64_t *offset)
 {
     const int fd = r->fd;
@@ -111,8 +130,8 @@ static int jc_read_piece(const jc_reading *r, const jc_chunk *chunk, jc_piece *p
             failed = jc_read_in(fd, target, (size_t)n, offset);
             crc = failed ? crc : jc_crc32_update(crc, target, (size_t)n);
         } else {
-            n = n < JC_STEP ? n : JC_STEP;
-            if (*scratch == NULL && (*scratch = malloc(JC_STEP)) == NULL) {
+            n = n < r->step ? n : r->step;
+            if (*scratch == NULL && (*scratch = malloc(r->step)) == NULL) {
                 return ENOMEM;
             }
             failed = jc_read_in(fd, *scratch, (size_t)n, offset);
@@ -193,7 +212,7 @@ static void jc_cut_pieces(jc_reading *r, size_t count, uint64_t step, size_t *pi
 /* Read chunks with several threads, the calling one among them; `fresh`: to memory that nobody has touched. 0, or ENOMEM; the chunks tell of their own failures. */
 static int jc_read_chunks(int fd, jc_chunk *chunks, size_t count, int threads, int fresh)
 {
-    jc_reading r = {fd, fresh, chunks, NULL, NULL, 0, 0};
+    jc_reading r = {fd, fresh, jc_step(), chunks, NULL, NULL, 0, 0};
     uint64_t bytes = 0, step;
     size_t pieces;
     for (size_t i = 0; i < count; i++) {
