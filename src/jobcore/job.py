@@ -54,14 +54,15 @@ class StopCondition:
             value = self.output.fetch()
         if value is None and (self.optional or self.output is None):
             return False
-        if isinstance(value, bool | np.bool_):
-            return bool(value)
         try:
             array = np.asarray(value)
-            found = "no value" if value is None else f"shape {array.shape} and dtype {array.dtype}"
         except ValueError:
-            array, found = np.empty(0), f"a {type(value).__name__} of different things"
-        if array.size != 1 or array.dtype.kind not in "biu":
+            array = None
+        if array is None or array.size != 1 or array.dtype.kind not in "biu":
+            if array is None:
+                found = f"a {type(value).__name__} of different things"
+            else:
+                found = "no value" if value is None else f"shape {array.shape} and dtype {array.dtype}"
             raise BlobValueError(
                 f"expected a single boolean for the stop condition {self.name!r}, found {found}",
                 hint="feed it in every epoch, and reduce an array with all() or any()",
