@@ -1,4 +1,4 @@
-"""Two small new files forced to the disk: at once, against one after the other, and against one of them alone."""
+"""Two small new files forced to the disk: together, against one after the other, and against one of them alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def in_turn(descriptors: Sequence[int]) -> None:
 
 
 WAYS: dict[str, tuple[int, Callable[[list[int]], object]]] = {
-    "jobcore: two at once": (2, sync_files),
+    "jobcore: two together": (2, sync_files),
     "peer: two in turn": (2, in_turn),
     "limit: one": (1, in_turn),
 }

@@ -15,6 +15,7 @@ import pytest
 import slow_file_sync
 from jobcore._fast.file_sync import sync_files
 from jobcore.store import refusals, syncing
+from native_build import run_program
 
 
 @pytest.fixture
@@ -49,6 +50,10 @@ def test_no_thread_is_left(fds: list[int]) -> None:
     for _ in range(50):
         sync_files(fds[:3])
     assert (threading.active_count(), len(list(Path("/dev/fd").iterdir()))) == before
+
+
+def test_a_slow_disk_gets_all_at_once_and_a_quick_one_in_turn(tmp_path: Path) -> None:
+    run_program("syncs", tmp_path)
 
 
 def test_what_is_no_descriptor_is_refused(fds: list[int]) -> None:

@@ -59,7 +59,7 @@ static void bind(jc_slot *slot, cell *of, int32_t type)
     slot->seen = of->version;
     slot->data = of->value;
     slot->type = type;
-    slot->writable = 1;
+    slot->writable = type;
 }
 
 static void bind_all(jc_frame *f, worker *w)
@@ -109,10 +109,10 @@ int main(void)
                          down[] = {LEFT, OVER}, over[] = {OVER};
     jc_op code[] = {
         {.code = JC_CODE_SET, .reg = 0, .constant_type = JC_INT64, .constant = 0},
-        {.code = JC_CODE_OP, .inputs = 1, .outputs = 1, .slots = count, .kernel = kernel_of("CountUp")},
+        {.code = JC_CODE_COUNT, .inputs = 1, .outputs = 1, .slots = count, .constant = 1},
         {.code = JC_CODE_OP, .inputs = 1, .outputs = 1, .slots = copy, .kernel = kernel_of("Copy")},
         {.code = JC_CODE_OP, .inputs = 2, .outputs = 1, .slots = add, .kernel = kernel_of("Add")},
-        {.code = JC_CODE_OP, .inputs = 1, .outputs = 1, .slots = down, .kernel = kernel_of("CountDown")},
+        {.code = JC_CODE_COUNT, .inputs = 1, .outputs = 1, .slots = down, .constant = -1},
         {.code = JC_CODE_IF_TRUE, .target = 7, .inputs = 1, .slots = over},
         {.code = JC_CODE_NEXT, .target = 1, .reg = 0},
         {.code = JC_CODE_END},
@@ -125,7 +125,7 @@ int main(void)
     pthread_t threads[THREADS + 1];
     for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
         for (int k = 0; k < 2 && k < code[i].inputs + code[i].outputs; k++) {
-            code[i].near[k] = code[i].slots[k];
+            code[i].near[k] = code[i].slots[k] * (int64_t)sizeof(jc_slot);
         }
     }
     memcpy(endless, code, sizeof code);

@@ -1,4 +1,4 @@
-"""Forcing several files to the disk at the same time."""
+"""Forcing several files to the disk in about the time that one takes."""
 
 from libc.stdlib cimport free, malloc
 
@@ -8,7 +8,7 @@ __all__ = ["sync_files"]
 
 
 def sync_files(object descriptors):
-    """Force the data of files to the disk, all at the same time.
+    """Force the data of files to the disk: in turn where it is quick, at the same time where it is slow.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def sync_files(object descriptors):
 
     Notes
     -----
-    Runs without the GIL, in threads of its own that have ended when it returns; so an interrupt comes out after it.
+    Runs without the GIL, with threads of its own that have ended when it returns; so an interrupt comes out after it.
     """
     cdef Py_ssize_t count = len(descriptors), i
     if count == 0:

@@ -150,11 +150,11 @@ cdef class Frame:
                 slot.type = JC_DOUBLE
             else:
                 return 0
-            slot.writable = blob.pin()
+            slot.writable = slot.type if blob.pin() else JC_NOTHING
             slot.data = cnp.PyArray_DATA(<cnp.ndarray> blob._held)
         elif blob._kind == KIND_TENSOR and tensors and may_be_copied(blob):
             slot.type = JC_TENSOR
-            slot.writable = blob.pin_tensor()
+            slot.writable = slot.type if blob.pin_tensor() else JC_NOTHING
             slot.data = cnp.PyArray_DATA(<cnp.ndarray> blob._held)
             slot.nbytes = blob._nbytes
             slot.busy = &blob._busy
@@ -180,7 +180,7 @@ cdef class Frame:
         slot.busy = NULL
         if slot.writable:
             (<Blob> blob).unpin(<object> handle)
-        slot.writable = False
+        slot.writable = JC_NOTHING
         if handle is not NULL:
             Py_DECREF(<object> handle)
         if blob is not NULL:

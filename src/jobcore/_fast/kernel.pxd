@@ -29,6 +29,7 @@ cdef extern from "program.h" nogil:
 
     enum:
         JC_CODE_OP
+        JC_CODE_COUNT
         JC_CODE_CALL
         JC_CODE_JUMP
         JC_CODE_SET
@@ -62,7 +63,7 @@ cdef extern from "program.h" nogil:
         int32_t reg
         int32_t inputs
         int32_t outputs
-        int32_t near[2]
+        int64_t near[2]
         const int32_t *slots
         jc_kernel kernel
         int32_t constant_type
@@ -84,6 +85,8 @@ cdef extern from "program.h" nogil:
         const int32_t *marks
 
     const int64_t jc_unbound
+    # One of the first two slots.
+    jc_slot *jc_near(const jc_frame *frame, const jc_op *op, int index)
     # The slot of an op's input or, counted on from there, output.
     jc_slot *jc_slot_of(jc_frame *frame, const jc_op *op, int index)
     bint jc_reads(const jc_slot *slot, int32_t type)

@@ -277,6 +277,12 @@ static const jc_named_kernel jc_kernels[] = {
 #undef JC_ROW
 };
 
+/* What a kernel adds to a counter where it does nothing else but to tell what was there: 1 up, -1 down; 0 for others. */
+static int64_t jc_amount_of(jc_kernel kernel)
+{
+    return kernel == jc_op_CountUp ? 1 : kernel == jc_op_CountDown ? -1 : 0;
+}
+
 #define JC_KERNEL_COUNT (sizeof jc_kernels / sizeof jc_kernels[0])
 
 #endif

@@ -33,7 +33,7 @@ typedef struct {
     int64_t nbytes;         /* of a tensor */
     int32_t *busy;          /* its lock, see blob.pxd */
     int32_t type;
-    int32_t writable;       /* nobody else sees these bytes, apart from readers of the blob */
+    int32_t writable;       /* the type again if nobody else sees these bytes, apart from readers of the blob; else 0 */
 } jc_slot;
 
 /* What a kernel answers. */
@@ -54,6 +54,7 @@ typedef int (*jc_kernel)(jc_frame *frame, const jc_op *op, jc_slot *first, jc_sl
 
 enum jc_code {
     JC_CODE_OP,          /* the kernel; Python when it declines */
+    JC_CODE_COUNT,       /* the same, of a kernel that adds `constant` to a counter, 1 or -1 */
     JC_CODE_CALL,        /* always Python */
     JC_CODE_JUMP,
     JC_CODE_SET,         /* reg := constant */
@@ -72,7 +73,7 @@ struct jc_op {
     int32_t target;
     int32_t reg;
     int32_t inputs, outputs;
-    int32_t near[2];        /* the first two of the slots */
+    int64_t near[2];        /* the first two of the slots: how many bytes behind the first of the frame */
     const int32_t *slots;   /* of the inputs, then of the outputs */
     jc_kernel kernel;
     int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, or JC_NOTHING */
@@ -106,7 +107,7 @@ static inline jc_slot *jc_slot_of(jc_frame *f, const jc_op *op, int index)
 
 static inline jc_slot *jc_near(const jc_frame *f, const jc_op *op, int index)
 {
-    return &f->slots[op->near[index]];
+    return (jc_slot *)((char *)f->slots + op->near[index]);
 }
 
 static inline int jc_fresh(const jc_slot *s)
@@ -168,7 +169,43 @@ static inline int jc_reads(const jc_slot *s, int32_t type)
 
 static inline int jc_writes(const jc_slot *s, int32_t type)
 {
-    return s->type == type && s->writable && jc_fresh(s);
+    return s->writable == type && jc_fresh(s);
+}
+
+/* Counter ops, one after the other, up to the first that is another op: return that, or, if the answer is not JC_DONE, the
+ * op in question.
+ *
+ * An atomic operation waits until all that was stored before it is in the cache, and what follows waits for it. So here
+ * nothing else is stored, not even the address that a kernel returns to, and the slots of the next op are found before. */
+static const jc_op *jc_count(jc_frame *f, const jc_op *op, int *answer)
+{
+    const int32_t *cancelled = f->cancelled;
+    jc_slot *counter = jc_near(f, op, 0), *out = jc_near(f, op, 1);
+    *answer = JC_DONE;
+    do {
+        jc_slot *next_counter = jc_near(f, op + 1, 0), *next_out = jc_near(f, op + 1, 1);
+        __asm__("" : "+r"(next_counter), "+r"(next_out)); /* now, and not when they are used */
+        if (jc_raised(cancelled)) {
+            *answer = JC_CANCELLED;
+            break;
+        }
+        if (!jc_reads(counter, JC_COUNTER)) {
+            *answer = JC_DECLINE;
+            break;
+        }
+        if (op->constant > 0 && jc_writes(out, JC_INT64)) {
+            jc_set_int64(out, jc_atomic_fetch_add((int64_t *)counter->data, 1));
+        } else if (op->constant < 0 && jc_writes(out, JC_BOOL)) {
+            jc_set_bool(out, jc_atomic_fetch_add((int64_t *)counter->data, -1) <= 0);
+        } else {
+            *answer = JC_DECLINE;
+            break;
+        }
+        op++; /* there is a next one: the last of all is no counter op */
+        counter = next_counter;
+        out = next_out;
+    } while (op->code == JC_CODE_COUNT);
+    return op;
 }
 
 /* Run from frame->pc on. JC_DECLINE, JC_WAIT and JC_CANCELLED leave pc at the op in question; JC_SPENT means that about
@@ -199,6 +236,12 @@ static int jc_run(jc_frame *f, int64_t budget)
                 first = next_first;
                 second = next_second;
             } while (op->code == JC_CODE_OP);
+            continue;
+        case JC_CODE_COUNT:
+            op = jc_count(f, op, &answer);
+            if (answer != JC_DONE) {
+                goto out;
+            }
             continue;
         case JC_CODE_SET:
             f->regs[op->reg] = op->constant;

@@ -2,13 +2,14 @@
 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from jobcore._fast.kernel cimport (
     JC_BOOL,
     JC_CODE_CALL,
+    JC_CODE_COUNT,
     JC_CODE_END,
     JC_CODE_IF_FALSE,
     JC_CODE_IF_TRUE,
@@ -25,6 +26,7 @@ from jobcore._fast.kernel cimport (
     JC_NOTHING,
     jc_kernel,
     jc_op,
+    jc_slot,
 )
 from jobcore._fast.run cimport CALL_FUNCTION, CALL_OP, CALL_PART, CALL_VALUE, run_program
 from jobcore._fast.workspace cimport BlobTable
@@ -39,6 +41,7 @@ cdef extern from "kernels.h" nogil:
         jc_kernel kernel
     const jc_named_kernel *jc_kernels
     const size_t JC_KERNEL_COUNT
+    int64_t jc_amount_of(jc_kernel kernel) noexcept
     int jc_values_of(jc_kernel kernel, int inputs, int outputs, int32_t *puts) noexcept
 
 
@@ -157,7 +160,7 @@ cdef class Program:
             self._indices[used] = <int32_t> index
             used += 1
         for k in range(min(2, op.inputs + op.outputs)):
-            op.near[k] = op.slots[k]
+            op.near[k] = <int64_t> op.slots[k] * <int64_t> sizeof(jc_slot)
         needs = {"if_true": 1, "if_false": 1, "store_bool": 1, "store_register": 1}.get(code, 0)
         if needs and op.inputs + op.outputs != needs:
             raise BuildError(f"instruction {i}: expected {needs} blob for {code!r}, found {op.inputs + op.outputs}")
@@ -176,6 +179,9 @@ cdef class Program:
         elif code == "op" and kernel is None:
             op.code = JC_CODE_CALL
             op.constant = CALL_OP
+        elif code == "op" and jc_amount_of(op.kernel) and op.inputs == 1 and op.outputs == 1:
+            op.code = JC_CODE_COUNT
+            op.constant = jc_amount_of(op.kernel)
         return used
 
     def run(self, BlobTable workspace not None, context not None, spans=None):

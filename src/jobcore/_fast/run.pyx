@@ -8,6 +8,7 @@ from jobcore._fast.frame cimport Frame
 from jobcore._fast.kernel cimport (
     JC_BOOL,
     JC_CODE_CALL,
+    JC_CODE_COUNT,
     JC_CODE_IF_FALSE,
     JC_CODE_IF_TRUE,
     JC_CODE_MARK,
@@ -20,6 +21,7 @@ from jobcore._fast.kernel cimport (
     JC_SPENT,
     JC_WAIT,
     jc_frame,
+    jc_near,
     jc_op,
     jc_run,
 )
@@ -114,7 +116,7 @@ cdef class Run(Frame):
         cdef tuple payload = <tuple> self._payloads[f.pc]
         cdef bint truth
         try:
-            if op.code == JC_CODE_OP:
+            if op.code == JC_CODE_OP or op.code == JC_CODE_COUNT:
                 self.run_op(op, payload)
             elif op.code == JC_CODE_CALL:
                 if op.constant == CALL_OP:
@@ -171,7 +173,7 @@ cdef class Run(Frame):
             self._calls[f.pc] = call
         if op.kernel is not NULL:
             self.look_again(op, call.inputs, call.outputs)
-            answer = op.kernel(f, op, &f.slots[op.near[0]], &f.slots[op.near[1]])
+            answer = op.kernel(f, op, jc_near(f, op, 0), jc_near(f, op, 1))
             if answer == JC_DONE:
                 f.pc += 1
                 return 0

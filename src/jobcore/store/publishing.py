@@ -172,7 +172,7 @@ def publish_together(
 ) -> None:
     """Force several files to the disk, and give them their names: all of them, or none.
 
-    Data are forced to the disk at the same time, before any of them gets a name. The names are given in order, and the
+    Data are forced to the disk together, before any of them gets a name. The names are given in order, and the
     directory is synced once for all. So the last one, by which the others are found, may after a power cut be there
     without them, on a file system that does not keep the order of names, as long as this has not returned.
 

@@ -51,7 +51,7 @@ def sync_file(fd: int) -> None:
 
 
 def sync_files(descriptors: Sequence[int]) -> list[OSError | None]:
-    """Force the data of several files to the disk, all at the same time.
+    """Force the data of several files to the disk, in about the time that one takes.
 
     Parameters
     ----------
