@@ -18,7 +18,7 @@
 
 #define JC_SYNC_THREADS 8
 #define JC_SYNC_IN_TURN 4        /* the most files that are not worth threads on a quick disk */
-#define JC_SYNC_QUICK_NS 500000  /* the longest that a flush takes there; threads take a third of that to begin and to end */
+#define JC_SYNC_QUICK_NS 1000000 /* the longest that a flush takes there; threads take a fifth of it, or on a busy machine all */
 
 typedef struct {
     const int *fds;

@@ -193,7 +193,7 @@ class ManagerCore:
             _log.debug("no save or load to report")
             return
         for node, done in self._pending.results().items():
-            stats[str(self._pending.paths[node])] = int(done["ns"]) + self._pending.commit_ns
+            stats[self._pending.paths[node]] = int(done["ns"]) + self._pending.commit_ns
 
     def report_checkpoint_stats(self, action: str) -> None:
         """Hand the timings of the last save or load to the handler."""
@@ -212,6 +212,9 @@ class ManagerCore:
 
     def _file(self, entry: NodeEntry) -> Path:
         return self._directory.path / entry.file
+
+    def _text(self, entry: NodeEntry) -> str:
+        return self._directory.text(entry.file)
 
     def _running(self, method: str) -> Run:
         if self._run is None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from jobcore._fast.descriptor import Descriptor
 from jobcore.checkpoint import paths
 from jobcore.checkpoint.folder import listing, newest, saving_to
 from jobcore.checkpoint.history import History, LogFault
@@ -159,29 +160,40 @@ class CommitLog:
                 return claim
 
     def check_current(self, claim: Claim) -> None:
-        """Make sure that no other start has taken over.
+        """Make sure that no other start has taken over, as far as one look tells.
+
+        It is for not writing in vain: `commit` looks again, and also whether the claim is still the one that was made.
 
         Raises
         ------
         SupersededError
-            One has: by a later generation, or by the same one, in a directory that was emptied meanwhile.
+            One has, by a later generation.
         SaveError
             The directory cannot be looked at.
         """
         with saving_to(self.directory.path):
-            self._check_current(claim)
+            later = self._later(claim)
+            if _is_there(later):
+                raise self._superseded(claim, later)
 
     def _check_current(self, claim: Claim) -> None:
-        root = self.directory.path
-        own = f"{root}/{paths.claim_name(claim.generation)}"
-        later = f"{root}/{paths.claim_name(claim.generation + 1)}"
-        taken = _is_there(later)
-        if taken or not _may_be(own, claim):
-            raise SupersededError(
-                f"expected generation {claim.generation} to be the newest in {root} and to be of {claim.owner}, found "
-                f"{os.path.basename(later if taken else own)} of another start",  # noqa: PTH119 - plain text
-                hint="another process has resumed this run; let that one go on and stop this one",
-            )
+        # Of a later generation, or of the same one, in a directory that was emptied meanwhile.
+        later = self._later(claim)
+        if _is_there(later):
+            raise self._superseded(claim, later)
+        own = self.directory.text(paths.claim_name(claim.generation))
+        if not _may_be(own, claim):
+            raise self._superseded(claim, own)
+
+    def _later(self, claim: Claim) -> str:
+        return self.directory.text(paths.claim_name(claim.generation + 1))
+
+    def _superseded(self, claim: Claim, found: str) -> SupersededError:
+        return SupersededError(
+            f"expected generation {claim.generation} to be the newest in {self.directory.path} and to be of "
+            f"{claim.owner}, found {os.path.basename(found)} of another start",  # noqa: PTH119 - plain text
+            hint="another process has resumed this run; let that one go on and stop this one",
+        )
 
     def commit(
         self,
@@ -229,7 +241,7 @@ class CommitLog:
         record = EpochRecord(
             epoch, claim.generation, claim.run, claim.resumed_from, dict(nodes), stop, _now()
         )
-        path = self.directory.record(epoch, claim.generation)
+        path = self.directory.text(paths.record_name(epoch, claim.generation))
 
         def check() -> None:
             self._check_current(claim)
@@ -237,7 +249,9 @@ class CommitLog:
 
         file = publishing.NewFile(path, seal(record.to_json()))
         try:
-            publishing.publish_together([*databases, file], os.fspath(path.parent), before=check, apart=apart)
+            publishing.publish_together(
+                [*databases, file], os.fspath(self.directory), before=check, apart=apart
+            )
         except FileExistsError as error:
             raise SaveError(
                 f"expected no record of epoch {epoch} yet, found {error.filename or path}",
@@ -251,7 +265,7 @@ class CommitLog:
 
     def _check_sizes(self, nodes: Mapping[str, NodeEntry], unnamed: Collection[str]) -> None:
         for node, entry in nodes.items():
-            path = f"{self.directory.path}/{entry.file}"
+            path = self.directory.text(entry.file)
             if path in unnamed:
                 continue
             try:
@@ -330,8 +344,10 @@ def _is_there(path: str) -> bool:
 def _may_be(path: str, claim: Claim) -> bool:
     """Tell whether a file is this claim, or was: one that is gone or damaged is nobody else's."""
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - plain text
-            if file.read() == _sealed(claim):
+        expected = _sealed(claim)
+        # Nothing here makes an object of a file: this is done in each epoch.
+        with Descriptor(path, os.O_RDONLY | os.O_CLOEXEC) as number:
+            if os.read(number, len(expected) + 1) == expected:
                 return True
         return Claim.from_json(open_sealed(Path(path)), path) == claim
     except (FormatError, OSError):

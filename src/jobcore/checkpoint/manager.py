@@ -103,7 +103,7 @@ class Manager(ManagerCore):
         else:
             record = self._record(retrieve_from_epoch, record)
             self._run = Run(record.run, record.ref, self._directory)
-            self._run.newest.update((node, self._file(entry)) for node, entry in record.nodes.items())
+            self._run.newest.update((node, self._text(entry)) for node, entry in record.nodes.items())
             built = {
                 node: steps.stored_names_step(self._file(entry), entry)
                 for node, entry in record.nodes.items()
@@ -173,7 +173,10 @@ class Manager(ManagerCore):
         """
         epoch = check_epoch("epoch", epoch)
         run, claim = self._claimed("save")
-        targets = {node: run.directory.database(node, epoch, claim.generation) for node in self._nodes}
+        directory, generation = run.directory, claim.generation
+        targets = {
+            node: directory.text(directory.database_name(node, epoch, generation)) for node in self._nodes
+        }
         group = self._save_group(run)
         pending = Pending("checkpoint_save", epoch, targets, generation=claim.generation, stop=stop or {})
         self._replace(pending)
@@ -342,7 +345,7 @@ class Manager(ManagerCore):
             step = steps.load_step(self._file(entry), entry, wanted, set())
             group, outputs = self._group("checkpoint_partial_load", {node: step})
             session.run(group)
-            timed.paths[node] = self._file(entry)
+            timed.paths[node] = self._text(entry)
             timed.outputs.update(outputs)
             done = result_of(outputs[node])
             found[node] = PartialLoad(tuple(done["found"]), tuple(done["missing"]))
@@ -398,7 +401,7 @@ class Manager(ManagerCore):
                 f"expected process {run.process} to save to {run.directory.path}, found its child {os.getpid()}",
                 hint="call init() in the child, or end it with os._exit() when its work is done",
             )
-        if run.directory != self._directory:
+        if run.directory is not self._directory and run.directory != self._directory:
             # Epochs and generations of one directory mean nothing in another: there the run begins.
             run = self._run = Run(run.id, None, self._directory)
         log = CommitLog(run.directory)
@@ -428,5 +431,5 @@ class Manager(ManagerCore):
             for node, entry in record.nodes.items()
         }
         group, outputs = self._group(action, built)
-        self._pending = Pending(action, epoch, targets, outputs)
+        self._pending = Pending(action, epoch, {node: str(path) for node, path in targets.items()}, outputs)
         return self._wrap(group)

@@ -6,7 +6,7 @@ import operator
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobcore.errors import BuildError
@@ -64,6 +64,14 @@ class RunDirectory:
 
     path: Path
     db_type: str
+    _text: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_text", str(self.path))
+
+    def __fspath__(self) -> str:
+        """Return its path as text."""
+        return self._text
 
     @classmethod
     def at(cls, prefix: str | os.PathLike[str], db_type: str) -> RunDirectory:
@@ -77,15 +85,28 @@ class RunDirectory:
 
     def database(self, node: str, epoch: int, generation: int) -> Path:
         """Return the path of one node's database."""
-        return self.path / f"{names.escape(node)}.{epoch}.{generation}{_SUFFIX[self.db_type]}"
+        return self.path / self.database_name(node, epoch, generation)
+
+    def database_name(self, node: str, epoch: int, generation: int) -> str:
+        """Return the name of one node's database."""
+        return f"{names.escape(node)}.{epoch}.{generation}{_SUFFIX[self.db_type]}"
 
     def record(self, epoch: int, generation: int) -> Path:
         """Return the path of an epoch's commit record."""
-        return self.path / f"epoch.{epoch}.{generation}.json"
+        return self.path / record_name(epoch, generation)
+
+    def text(self, name: str) -> str:
+        """Return the path of a file in it as text, which takes a tenth of the time that a `Path` does."""
+        return os.path.join(self._text, name)  # noqa: PTH118
 
     def claim(self, generation: int) -> Path:
         """Return the path of a generation's claim."""
         return self.path / claim_name(generation)
+
+
+def record_name(epoch: int, generation: int) -> str:
+    """Return the file name of an epoch's commit record."""
+    return f"epoch.{epoch}.{generation}.json"
 
 
 def claim_name(generation: int) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from jobcore.checkpoint.lineage import Claim, EpochRef
@@ -30,9 +29,7 @@ class Run:
     claim: Claim | None = None
     committed: bool = False  # whether this start has committed an epoch
     process: int = field(default_factory=os.getpid)
-    newest: dict[str, Path] = field(
-        default_factory=dict
-    )  # of each node, the last database that was committed
+    newest: dict[str, str] = field(default_factory=dict)  # of each node, the last database that was committed
     saving: Pending | None = None  # what the tasks that save are to save
     savers: dict[object, Task | TaskGroup] = field(default_factory=dict)  # those tasks, built once
 
@@ -43,7 +40,7 @@ class Pending:
 
     action: str
     epoch: int
-    paths: dict[str, Path]
+    paths: dict[str, str]
     outputs: dict[str, TaskOutput] = field(default_factory=dict)
     generation: int = 0
     stop: Mapping[str, Any] = field(default_factory=dict)
@@ -88,10 +85,10 @@ def ended(save: PendingSave) -> BaseException | None:
     return None
 
 
-def saved(path: Path, done: WriteResult, ns: int) -> dict[str, Any]:
+def saved(path: str, done: WriteResult, ns: int) -> dict[str, Any]:
     """Return what a task that saved has to tell."""
     return {
-        "file": path.name,
+        "file": os.path.basename(path),  # noqa: PTH119 - plain text
         "bytes": done.size_bytes,
         "digest": done.digest,
         "blobs": done.blobs,

@@ -122,5 +122,5 @@ def commit_save(run: Run, claim: Claim, pending: Pending, stop: Mapping[str, Any
     pending.named = run.committed = True
     pending.held.clear()
     pending.commit_ns = time.perf_counter_ns() - begin
-    run.newest.update((node, run.directory.path / entry.file) for node, entry in nodes.items())
+    run.newest.update((node, run.directory.text(entry.file)) for node, entry in nodes.items())
     return record

@@ -20,14 +20,13 @@ __all__ = ["open_sealed", "seal"]
 _HEAD = b'{"sha256":"'
 _MIDDLE = b'","record":'
 _TAIL = b"}\n"
+_encode = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _BODY = len(_HEAD) + 64 + len(_MIDDLE)
 
 
 def seal(record: Mapping[str, Any]) -> bytes:
     """Return the bytes of a sealed file that holds `record`."""
-    body = json.dumps(
-        record, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
-    ).encode()
+    body = _encode(record).encode()
     return _HEAD + hashlib.sha256(body).hexdigest().encode() + _MIDDLE + body + _TAIL
 
 

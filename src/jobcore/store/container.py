@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal, Protocol
 
@@ -17,7 +17,7 @@ import numpy as np
 from jobcore.errors import FormatError
 from jobcore.store.codecs import check_claim, decode
 from jobcore.store.layout import bytes_of, without_fields
-from jobcore.store.metadata import Header, Table
+from jobcore.store.metadata import Header, Table, root_frame
 from jobcore.store.names import escape
 from jobcore.store.records import Fault
 
@@ -66,6 +66,14 @@ class Content:
     arrays: list[np.ndarray[Any, Any]]
     table: Table
     header: Header
+    _root: tuple[bytes, bytes] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def root(self) -> tuple[bytes, bytes]:
+        """The root document before and after its table."""
+        if self._root is None:
+            self._root = root_frame(self.header)
+        return self._root
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,9 @@ class Saving:
         self._process = os.getpid()
         self._loose = False
         try:
-            # Opened first: a missing directory is told before anything is written.
-            self._directory = syncing.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
+            if publish:
+                # Opened first: a missing directory is told before anything is written.
+                self._directory = syncing.open_directory(os.path.dirname(final))  # noqa: PTH120 - paths are plain text here
             _check_place(final, overwrite, content.header.container)
             self._out = containers.create(content.header.container, final, durable=durable, base=base)
             self._loose = True

@@ -80,6 +80,11 @@ def check_json(value: object, where: str, depth: int = 0) -> Any:
     BlobValueError
         A leaf does not fit; the text gives its path, such as ``user['lr'][2]``.
     """
+    if depth == 0:
+        try:
+            return _copied(value, 0)
+        except _NotPlainError:
+            pass  # once more, with a look at what and where it is
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -117,3 +122,31 @@ def check_json(value: object, where: str, depth: int = 0) -> Any:
         f"{where}: expected None, bool, int, float, str, list or dict, found {type(value).__qualname__}",
         hint="convert with float(), int(), list() or str(), or store it as a blob",
     )
+
+
+class _NotPlainError(Exception):
+    pass
+
+
+def _copied(value: object, depth: int) -> Any:
+    """Copy what has no classes but Python's own; nearly everything that is saved is like this."""
+    kind = type(value)
+    if kind is str:
+        if value.isascii():  # type: ignore[attr-defined]  # it is a str
+            return value
+    elif kind is bool or value is None:
+        return value
+    elif kind is int:
+        if -(2**63) <= value < 2**64:  # type: ignore[operator]  # it is an int
+            return value
+    elif kind is float:
+        if math.isfinite(value):  # type: ignore[arg-type]  # it is a float
+            return value
+    elif depth < _MAX_DEPTH:
+        if kind is list:
+            return [_copied(item, depth + 1) for item in value]  # type: ignore[attr-defined]  # it is a list
+        if kind is dict:
+            items = list(value.items())  # type: ignore[attr-defined]  # it is a dict, which others may change
+            if all(type(key) is str and key.isascii() for key, _ in items):
+                return {key: _copied(item, depth + 1) for key, item in items}
+    raise _NotPlainError

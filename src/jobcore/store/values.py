@@ -132,7 +132,7 @@ def collect(blobs: Mapping[str, object]) -> Collected:
     for name, value in giving_way(blobs.items()):
         if type(name) is str and name:
             kind = type(value)
-            array: Any = value if kind is np.ndarray else None
+            array: Any = value if kind is np.ndarray else _tensor_of(value) if kind is Blob else None
             if array is None:
                 if kind not in foreign:
                     foreign[kind] = _is_foreign(kind)
@@ -160,6 +160,14 @@ def collect(blobs: Mapping[str, object]) -> Collected:
             hint="leave them out, convert them to arrays of numbers, bytes or text, or make them transient",
         )
     return result
+
+
+def _tensor_of(blob: Any) -> np.ndarray[Any, Any] | None:
+    """Return the array of a blob, where that is all there is to be saved of it."""
+    if blob.kind != "tensor" or blob.transient:
+        return None
+    value = blob.value
+    return value if type(value) is np.ndarray else None
 
 
 def _is_foreign(kind: type) -> bool:

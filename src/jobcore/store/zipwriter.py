@@ -20,10 +20,10 @@ from jobcore._fast.image import ZipImage
 from jobcore.store import arenas, files, syncing
 from jobcore.store.container import Content, Written
 from jobcore.store.dirstage import Copies
-from jobcore.store.documents import ArrayDocuments, dumps, native_specs
+from jobcore.store.documents import ArrayDocuments, native_specs, spec_rows
 from jobcore.store.encoding import EncodedChunks
 from jobcore.store.layout import Spec, gathered
-from jobcore.store.metadata import extra_columns, root_frame
+from jobcore.store.metadata import extra_columns
 from jobcore.store.names import escape
 from jobcore.store.refusals import note_slower
 from jobcore.store.workers import giving_way
@@ -177,8 +177,8 @@ def fill(sink: BlockWriter | Arena, content: Content) -> Written:
     else:
         _add_plain(image, content, 0, len(content.names))
     image.copy(_THREADS)
-    head, tail = root_frame(content.header)
-    image.root(head, dumps([spec.to_json() for spec in table.specs]), tail, extra_columns(table))
+    head, tail = content.root
+    image.root(head, spec_rows(table.specs), tail, extra_columns(table))
     with image.index() as directory:
         end, digest = index_end(directory, image.entries, image.end, content.header.format)
     return Written(digest, image.finish(end))
@@ -219,9 +219,8 @@ def bound(content: Content) -> int:
         entries += count * (spec.chunks + 1)
         # Beside payload and document: up to three numbers of the table for each chunk, and one for each blob.
         each = spec.chunks * (spec.stored_bound + 52 + 2 * _suffix(spec)) + len(head) + len(tail) + 32
-        total += count * each + len(dumps(spec.to_json()))
-    header = root_frame(content.header)
-    total += sum(map(len, header)) + len(extra_columns(table))
+        total += count * each
+    total += sum(map(len, content.root)) + len(spec_rows(table.specs)) + len(extra_columns(table))
     # A key takes up to 12 bytes for a character of its name, but no more than 200; it stands in two headers for
     # each entry. The name stands in the document and in the table, up to 6 bytes for a character.
     keys = min(200 * (entries - 1), 12 * names * max((spec.chunks + 1 for spec in table.specs), default=1))
