@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from jobcore import Workspace
+from turns import take_turns
 
 TIMES = 1_000
 NUMBER = np.array(1.5)
@@ -100,10 +101,16 @@ SCALARS: dict[str, Callable[[], Call]] = {
 }
 
 
+HELD_AGAINST_A_DICT = ("jobcore: feed and fetch a float", "jobcore: feed and fetch a 0-d array")
+
+
 @pytest.mark.benchmark(group="workspace: 1,000 x scalar in and out")
 @pytest.mark.parametrize("who", SCALARS)
 def bench_scalar(benchmark: Any, who: str) -> None:
-    benchmark(many, SCALARS[who]())
+    if who in HELD_AGAINST_A_DICT:
+        take_turns(benchmark, partial(many, SCALARS[who]()), partial(many, dictionary()))
+    else:
+        benchmark(many, SCALARS[who]())
 
 
 def kibibyte() -> Call:
@@ -128,7 +135,10 @@ ARRAYS: dict[str, Callable[[], Call]] = {
 @pytest.mark.benchmark(group="workspace: 1,000 x 1 KiB")
 @pytest.mark.parametrize("who", ARRAYS)
 def bench_kibibyte(benchmark: Any, who: str) -> None:
-    benchmark(many, ARRAYS[who]())
+    if who == "jobcore: feed and fetch":
+        take_turns(benchmark, partial(many, ARRAYS[who]()), partial(many, KIB.copy))
+    else:
+        benchmark(many, ARRAYS[who]())
 
 
 def bound() -> Workspace:

@@ -1,19 +1,28 @@
 """The rows of the engine's table: what is held against what, and how far it may be from it.
 
-The two sides of a row are benchmarks of one run; what is compared are their medians. The suites of the storage engine
-keep their rows themselves, round by round: `rounds.py`.
+Where the two sides of a row took turns (`turns.py`), a ratio is that of a round. Else they are benchmarks of one run,
+and what is compared are their medians. The suites of the storage engine keep their rows themselves: `rounds.py`.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["engine_table"]
 
-#: Seconds of every benchmark that was run: least, median, greatest.
-Seconds = Mapping[str, tuple[float, float, float]]
+
+class Measured(NamedTuple):
+    """Seconds of a benchmark: least, median, greatest; and those of rounds in which it took turns with its limit."""
+
+    low: float
+    median: float
+    high: float
+    turns: Sequence[tuple[float, float]] = ()
+
+
+Seconds = Mapping[str, Measured]
 
 
 class Value(NamedTuple):
@@ -44,12 +53,19 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
-def ratio(ours: str, limit: str, times: int = 1) -> Callable[[Seconds], Value]:
-    """Return a case: how many times as long as the limit ours takes. One measurement does it so many times."""
+def ratio(ours: str, limit: str = "", times: int = 1) -> Callable[[Seconds], Value]:
+    """Return a case: how many times as long as the limit ours takes. One measurement does it so many times.
+
+    Without the name of a limit, ours took turns with it.
+    """
 
     def value(found: Seconds) -> Value:
-        low, median, high = found[ours]
-        other = found[limit][1]
+        low, median, high, turns = found[ours]
+        if not limit:
+            ratios = [mine / other for mine, other in turns]
+            other = statistics.median(other for _, other in turns)
+            return Value(statistics.median(ratios), min(ratios), max(ratios), time_text(other / times))
+        other = found[limit].median
         return Value(median / other, low / other, high / other, time_text(other / times))
 
     return value
@@ -59,9 +75,9 @@ def micros(ours: str, times: int = 1) -> Callable[[Seconds], Value]:
     """Return a case: how many microseconds ours takes, scaled to a machine on which an empty function takes 50 ns."""
 
     def value(found: Seconds) -> Value:
-        empty = found[_EMPTY][1] / 1000
-        low, median, high = (seconds / times * (50e-9 / empty) * 1e6 for seconds in found[ours])
-        text = f"{time_text(found[ours][1] / times)} where an empty function takes {time_text(empty)}"
+        empty = found[_EMPTY].median / 1000
+        low, median, high = (seconds / times * (50e-9 / empty) * 1e6 for seconds in found[ours][:3])
+        text = f"{time_text(found[ours].median / times)} where an empty function takes {time_text(empty)}"
         return Value(median, low, high, text)
 
     return value
@@ -71,8 +87,8 @@ def rate(ours: str, records: int, limit: str) -> Callable[[Seconds], Value]:
     """Return a case: millions of records a second, with what the limit does."""
 
     def value(found: Seconds) -> Value:
-        low, median, high = (records / seconds / 1e6 for seconds in found[ours])
-        return Value(median, high, low, f"{records / found[limit][1] / 1e6:.2g} M/s")
+        low, median, high = (records / seconds / 1e6 for seconds in found[ours][:3])
+        return Value(median, high, low, f"{records / found[limit].median / 1e6:.2g} M/s")
 
     return value
 
@@ -81,16 +97,14 @@ def faster(ours: str, *peers: str) -> Callable[[Seconds], Value]:
     """Return a case: how many times as long as ours the fastest of those peers takes that were there."""
 
     def value(found: Seconds) -> Value:
-        other = min(found[name][1] for name in peers if name in found)
-        low, median, high = found[ours]
+        other = min(found[name].median for name in peers if name in found)
+        low, median, high = found[ours][:3]
         return Value(other / median, other / high, other / low, time_text(other))
 
     return value
 
 
 _EMPTY = "bench_peer_thousand_empty_calls"
-_ADD = "[limit: atomic add in C]"
-_SCALAR = "bench_scalar[peer: dict store and look-up of a 0-d array]"
 _HANDED = "bench_native[{}]"
 _SINGLE = tuple(
     f"bench_pipe[peer: {peer}]"
@@ -103,34 +117,28 @@ ENGINE: tuple[EngineRow, ...] = (
         "1.3 x an empty method of a Cython class",
         1.3,
         "x",
-        {
-            "": ratio(
-                "bench_stop_condition[count_down]",
-                "bench_stop_condition[limit: empty method of a Cython class]",
-                1000,
-            )
-        },
+        {"": ratio("bench_stop_condition[count_down]", times=1000)},
     ),
     EngineRow(
         "a counter op inside a net",
         "2 x an atomic add in a C loop",
         2.0,
         "x",
-        {"one thread": ratio("bench_counter_op[jobcore]", f"bench_counter_op{_ADD}", 100_000)},
+        {"one thread": ratio("bench_counter_op[jobcore]", times=100_000)},
     ),
     EngineRow(
         "one round of an empty native loop",
         "3 x an atomic add",
         3.0,
         "x",
-        {"": ratio("bench_empty_round[jobcore]", f"bench_empty_round{_ADD}", 100_000)},
+        {"": ratio("bench_empty_round[jobcore]", times=100_000)},
     ),
     EngineRow(
         "an empty Python step in a loop of a program",
         "2 x a plain Python call",
         2.0,
         "x",
-        {"": ratio("bench_python_step[jobcore]", "bench_python_step[limit: plain call]", 100_000)},
+        {"": ratio("bench_python_step[jobcore]", times=100_000)},
     ),
     EngineRow(
         "feed + fetch of a scalar",
@@ -138,8 +146,8 @@ ENGINE: tuple[EngineRow, ...] = (
         4.0,
         "x",
         {
-            "float": ratio("bench_scalar[jobcore: feed and fetch a float]", _SCALAR, 1000),
-            "0-d array": ratio("bench_scalar[jobcore: feed and fetch a 0-d array]", _SCALAR, 1000),
+            "float": ratio("bench_scalar[jobcore: feed and fetch a float]", times=1000),
+            "0-d array": ratio("bench_scalar[jobcore: feed and fetch a 0-d array]", times=1000),
         },
     ),
     EngineRow(
@@ -147,7 +155,7 @@ ENGINE: tuple[EngineRow, ...] = (
         "3 x the copy of 1 KiB in NumPy",
         3.0,
         "x",
-        {"": ratio("bench_kibibyte[jobcore: feed and fetch]", "bench_kibibyte[peer: ndarray.copy]", 1000)},
+        {"": ratio("bench_kibibyte[jobcore: feed and fetch]", times=1000)},
     ),
     EngineRow(
         "an empty task in a session",
@@ -169,10 +177,8 @@ ENGINE: tuple[EngineRow, ...] = (
         1.5,
         "x",
         {
-            "first 50": ratio("bench_epoch_saved[first 50]", "bench_epoch_saved[peer: durable saves]", 50),
-            "50 after 1,000": ratio(
-                "bench_epoch_saved[50 after 1,000]", "bench_epoch_saved[peer: durable saves]", 50
-            ),
+            "first 50": ratio("bench_epoch_saved[first 50]", times=50),
+            "50 after 1,000": ratio("bench_epoch_saved[50 after 1,000]", times=50),
         },
     ),
     EngineRow(
@@ -218,12 +224,10 @@ def engine_table(documents: list[Any]) -> list[str]:
     documents
         What pytest-benchmark wrote, one for each run.
     """
-    found: dict[str, tuple[float, float, float]] = {}
+    found: dict[str, Measured] = {}
     for one in (one for document in documents for one in document["benchmarks"]):
-        seconds = one["extra_info"].get("all_seconds") or [
-            one["stats"][name] for name in ("min", "median", "max")
-        ]
-        found[one["name"]] = (min(seconds), statistics.median(seconds), max(seconds))
+        low, median, high = (one["stats"][name] for name in ("min", "median", "max"))
+        found[one["name"]] = Measured(low, median, high, one["extra_info"].get("turns", ()))
     lines = []
     for row in ENGINE:
         start = f"{row.what} | {row.bound_text}"
