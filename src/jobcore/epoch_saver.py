@@ -65,7 +65,8 @@ class EpochSaver:
 
     def begin(self, epoch: int, session: Session, stop: Mapping[str, Any] | None) -> SaveResult:
         """Save an epoch; the result is pending when it goes on in the background."""
-        self._emit(RunEvent("group_started", epoch, "save"))
+        if self._emit.wanted:
+            self._emit(RunEvent("group_started", epoch, "save"))
         return self._begin(check_epoch("epoch", epoch), session, stop or {})
 
     def settle(self) -> SaveResult | None:
@@ -166,6 +167,8 @@ class EpochSaver:
         self._failures = self._failures + 1 if result.status == "failed" else 0
         if result.status != "saved" or result.error is not None:
             warnings.warn(_describe(result), CheckpointWarning, stacklevel=4)
+        if not self._emit.wanted:
+            return
         message = result.reason or (str(result.error) if result.error else "")
         self._emit(
             RunEvent(

@@ -67,6 +67,11 @@ class Observers:
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = list(observers)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody gets events: if not, none need be made where they are many."""
+        return bool(self._observers)
+
     def __call__(self, event: RunEvent) -> None:
         for observer in list(self._observers):
             try:

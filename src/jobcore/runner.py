@@ -297,7 +297,8 @@ class JobRunner:
         saver = self._saver
         while True:
             epoch += 1
-            self._emit(RunEvent("epoch_started", epoch, "epoch"))
+            if self._emit.wanted:
+                self._emit(RunEvent("epoch_started", epoch, "epoch"))
             begin = time.perf_counter()
             session.run(job.epoch_group)
             seconds = time.perf_counter() - begin
@@ -305,7 +306,9 @@ class JobRunner:
             if saver is not None:
                 # The save of the epoch before, where it went on in the background.
                 saver.apply_policy(saver.settle())
-            self._emit(RunEvent("epoch_finished", epoch, "epoch", seconds, outputs=_outputs(job.epoch_group)))
+            if self._emit.wanted:
+                outputs = _outputs(job.epoch_group)
+                self._emit(RunEvent("epoch_finished", epoch, "epoch", seconds, outputs=outputs))
             save = None
             if saver is not None:
                 stop = {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from jobcore.checkpoint import paths
@@ -33,16 +32,22 @@ def listing(root: Path) -> list[str]:
         ) from error
 
 
-@contextlib.contextmanager
-def saving_to(root: Path) -> Iterator[None]:
+class saving_to:
     """Raise what the system says in this block as a `SaveError` about the run directory."""
-    try:
-        yield
-    except SaveError:
-        raise
-    except OSError as error:
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if not isinstance(error, OSError) or isinstance(error, SaveError):
+            return
         raised = SaveError(
-            f"expected a writable run directory, found {root}: {error.strerror or error}",
+            f"expected a writable run directory, found {self._root}: {error.strerror or error}",
             hint="choose another directory, or mend its rights or its disk",
         )
         raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, error.filename

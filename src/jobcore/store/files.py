@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 
@@ -57,6 +56,8 @@ def absolute(path: str | os.PathLike[str]) -> str:
         wrong = f"a character that no file name can have: {error.reason}"
     if wrong:
         raise ValueError(f"expected a path, found {text!r:.120} with {wrong}")
+    if text[0] == "/" and text[-1] != "/" and "//" not in text and "/." not in text:
+        return text  # as it is already, and every save asks a few times
     return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - Path would keep ".." in it
 
 
@@ -73,10 +74,10 @@ def temporary_name(path: str | os.PathLike[str]) -> str:
     str
         ``.<final name>.<pid>.<random>.tmp`` beside it; never the same twice.
     """
-    folder, name = os.path.split(path)
+    folder, slash, name = os.fspath(path).rpartition("/")
     # File systems take 255 bytes for a name; the addition must not make a good final name a bad one.
     stem = name if len(name) < 57 else os.fsencode(name)[:230].decode(errors="ignore")
-    return os.path.join(folder, f".{stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")  # noqa: PTH118 - plain text
+    return f"{folder}{slash}.{stem}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
 
 
 def create_temporary(path: str | os.PathLike[str]) -> tuple[Descriptor, str]:

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -298,14 +298,8 @@ class Saving:
     def _result(self, written: Written) -> WriteResult:
         return WriteResult(self.final, written.size_bytes, written.digest, self._blobs, self._skipped)
 
-    @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except SaveError:
-            raise
-        except OSError as error:
-            raise self._error(error) from error
+    def _telling(self) -> _Telling:
+        return _Telling(self._error)
 
     def _span(self, what: str) -> AbstractContextManager[None]:
         header = self.content.header
@@ -333,6 +327,22 @@ class Saving:
         raised = SaveError(f"{self.final}: the database could not be written: {reason}", hint=hint)
         raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, self.final
         return raised
+
+
+class _Telling:
+    """Raises what the system says in a block as a `SaveError`. A class: an epoch has many such blocks."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: Callable[[OSError], SaveError]) -> None:
+        self._error = error
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, SaveError):
+            raise self._error(error) from error
 
 
 def _check_place(final: str, overwrite: bool, db_type: str) -> None:
