@@ -19,7 +19,7 @@ import pytest
 
 import jobcore
 from jobcore import Job, JobRunner, LocalSession, MultiNodeCheckpointManager, Task, TaskGroup
-from turns import keep_turns, take_turns
+from turns import keep_turns, take_turns, thousand_empty_calls
 
 EPOCHS = 500
 BLOBS = {f"blob{number}": np.arange(4) for number in range(10)}
@@ -29,16 +29,15 @@ def nothing(ws: jobcore.Workspace) -> None:
     pass
 
 
-def thousand_empty_calls() -> float:
-    """Return the seconds that they take, as a median of several."""
-    ws = jobcore.Workspace()
-    found = []
-    for _ in range(20):
-        begin = time.perf_counter()
-        for _ in range(1000):
-            nothing(ws)
-        found.append(time.perf_counter() - begin)
-    return statistics.median(found)
+def seconds_of(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def empty_calls() -> float:
+    """Return the seconds of 1,000 empty calls, as a median of several times."""
+    return statistics.median(seconds_of(thousand_empty_calls) for _ in range(20))
 
 
 def job(epochs: int, blobs: dict[str, Any] | None = None) -> Job:
@@ -68,11 +67,9 @@ def bench_epoch(benchmark: Any, who: str) -> None:
             turns: list[tuple[float, float]] = []
 
             def train(runner: JobRunner) -> None:
-                before = thousand_empty_calls()
-                begin = time.perf_counter()
-                runner.train(session)
-                seconds = time.perf_counter() - begin
-                turns.append((seconds, (before + thousand_empty_calls()) / 2))
+                before = empty_calls()
+                seconds = seconds_of(lambda: runner.train(session))
+                turns.append((seconds, (before + empty_calls()) / 2))
 
             benchmark.pedantic(train, setup=lambda: ((JobRunner(job(EPOCHS)),), {}), rounds=9)
             keep_turns(benchmark, turns)
@@ -88,12 +85,9 @@ def bench_epoch_saved(benchmark: Any, who: str, folder: Path) -> None:
     before = 0 if who == "first 50" or not benchmark.enabled else 1000
     turns: list[tuple[float, float]] = []
 
-    def save() -> float:
-        """Return the seconds of 25 durable saves."""
-        begin = time.perf_counter()
+    def saves() -> None:
         for _ in range(25):
             jobcore.save(folder / f"tiny {who} {next(numbers)}.zarr.zip", BLOBS)
-        return time.perf_counter() - begin
 
     def train() -> None:
         begun: list[float] = []
@@ -104,7 +98,7 @@ def bench_epoch_saved(benchmark: Any, who: str, folder: Path) -> None:
             now = time.perf_counter()
             if len(begun) in (before, before + 50):
                 # Half of the saves before those epochs, half after them; the clock goes on when they are done.
-                saved += save()
+                saved += seconds_of(saves)
             begun.append(now if len(begun) == before + 50 else time.perf_counter())
 
         made = job(before + 51, BLOBS)

@@ -13,17 +13,11 @@ import pytest
 
 from jobcore import LocalSession, Task, TaskGroup, Workspace
 from jobcore.graph import Net
-from turns import take_turns
+from turns import take_turns, thousand_empty_calls
 
 
 def nothing(ws):
     pass
-
-
-def thousand_empty_calls():
-    """Call it with what is no workspace: the call is what takes the time."""
-    for _ in range(1000):
-        nothing(None)
 
 
 def python_step(ws):

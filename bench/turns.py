@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["keep_turns", "take_turns"]
+__all__ = ["keep_turns", "take_turns", "thousand_empty_calls"]
 
 _ROUNDS = 15
 _PAIRS = 20
@@ -27,6 +27,16 @@ def take_turns(benchmark: Any, ours: Callable[[], object], limit: Callable[[], o
 def keep_turns(benchmark: Any, turns: list[tuple[float, float]]) -> None:
     """Keep the seconds of both sides in each round, for ``report.py``."""
     benchmark.extra_info["turns"] = turns
+
+
+def thousand_empty_calls() -> None:
+    """Call a function of one argument that does nothing 1,000 times: times are scaled by that."""
+    for _ in range(1000):
+        _nothing(None)
+
+
+def _nothing(argument: object) -> None:
+    pass
 
 
 def _round(ours: Callable[[], object], limit: Callable[[], object]) -> tuple[float, float]:

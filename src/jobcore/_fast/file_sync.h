@@ -1,8 +1,8 @@
 /* Several files forced to the disk, in about the time that one takes.
  *
- * Writing is started for all of them first, so that they share what the file system does to force the first to the disk. What is
- * left for the others is a flush of the disk's cache each. Where that is quick, they follow in turn. A disk may take
- * milliseconds for it: there, threads wait for all files at the same time, and share the flush as well.
+ * Writing is started for all of them first, so that they share what the file system does to force the first to the
+ * disk. What is left for the others is a flush of the disk's cache each. Where that is quick, they follow in turn. A disk
+ * may take milliseconds for it: there, threads wait for all files at the same time, and share the flush as well.
  */
 #ifndef JOBCORE_FAST_FILE_SYNC_H
 #define JOBCORE_FAST_FILE_SYNC_H
@@ -17,8 +17,9 @@
 #include "timer.h"
 
 #define JC_SYNC_THREADS 8
-#define JC_SYNC_IN_TURN 4        /* the most files that are not worth threads on a quick disk */
-#define JC_SYNC_QUICK_NS 1000000 /* the longest that a flush takes there; threads take a fifth of it, or on a busy machine all */
+#define JC_SYNC_IN_TURN 4 /* the most files that are not worth threads on a quick disk */
+/* The longest that a flush takes there. To begin and to end threads takes a fifth of it; all of it on a busy machine. */
+#define JC_SYNC_QUICK_NS 1000000
 
 typedef struct {
     const int *fds;

@@ -31,16 +31,12 @@ JC_KERNEL(CreateCounter)
 
 JC_KERNEL(CountUp)
 {
-    JC_NEED(jc_reads(first, JC_COUNTER) && jc_writes(second, JC_INT64));
-    jc_set_int64(second, jc_atomic_fetch_add((int64_t *)first->data, 1));
-    return JC_DONE;
+    return jc_count_by(1, first, second);
 }
 
 JC_KERNEL(CountDown)
 {
-    JC_NEED(jc_reads(first, JC_COUNTER) && jc_writes(second, JC_BOOL));
-    jc_set_bool(second, jc_atomic_fetch_add((int64_t *)first->data, -1) <= 0);
-    return JC_DONE;
+    return jc_count_by(-1, first, second);
 }
 
 JC_KERNEL(ResetCounter)
@@ -277,12 +273,12 @@ static const jc_named_kernel jc_kernels[] = {
 #undef JC_ROW
 };
 
-/* What a kernel adds to a counter where it does nothing else but to tell what was there: 1 up, -1 down; 0 for others. */
+#define JC_KERNEL_COUNT (sizeof jc_kernels / sizeof jc_kernels[0])
+
+/* What a kernel adds by jc_count_by, 1 or -1; 0 for kernels that do something else. */
 static int64_t jc_amount_of(jc_kernel kernel)
 {
     return kernel == jc_op_CountUp ? 1 : kernel == jc_op_CountDown ? -1 : 0;
 }
-
-#define JC_KERNEL_COUNT (sizeof jc_kernels / sizeof jc_kernels[0])
 
 #endif

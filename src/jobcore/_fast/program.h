@@ -172,6 +172,20 @@ static inline int jc_writes(const jc_slot *s, int32_t type)
     return s->writable == type && jc_fresh(s);
 }
 
+/* Add 1 or -1 to a counter, and say what it was: up, its value; down, whether nothing was left. Or decline. */
+static inline int jc_count_by(int64_t amount, const jc_slot *counter, const jc_slot *out)
+{
+    if (!jc_reads(counter, JC_COUNTER) || !jc_writes(out, amount > 0 ? JC_INT64 : JC_BOOL)) {
+        return JC_DECLINE;
+    }
+    if (amount > 0) {
+        jc_set_int64(out, jc_atomic_fetch_add((int64_t *)counter->data, 1));
+    } else {
+        jc_set_bool(out, jc_atomic_fetch_add((int64_t *)counter->data, -1) <= 0);
+    }
+    return JC_DONE;
+}
+
 /* Counter ops, one after the other, up to the first that is another op: return that, or, if the answer is not JC_DONE, the
  * op in question.
  *
@@ -181,24 +195,11 @@ static const jc_op *jc_count(jc_frame *f, const jc_op *op, int *answer)
 {
     const int32_t *cancelled = f->cancelled;
     jc_slot *counter = jc_near(f, op, 0), *out = jc_near(f, op, 1);
-    *answer = JC_DONE;
     do {
         jc_slot *next_counter = jc_near(f, op + 1, 0), *next_out = jc_near(f, op + 1, 1);
         __asm__("" : "+r"(next_counter), "+r"(next_out)); /* now, and not when they are used */
-        if (jc_raised(cancelled)) {
-            *answer = JC_CANCELLED;
-            break;
-        }
-        if (!jc_reads(counter, JC_COUNTER)) {
-            *answer = JC_DECLINE;
-            break;
-        }
-        if (op->constant > 0 && jc_writes(out, JC_INT64)) {
-            jc_set_int64(out, jc_atomic_fetch_add((int64_t *)counter->data, 1));
-        } else if (op->constant < 0 && jc_writes(out, JC_BOOL)) {
-            jc_set_bool(out, jc_atomic_fetch_add((int64_t *)counter->data, -1) <= 0);
-        } else {
-            *answer = JC_DECLINE;
+        *answer = jc_raised(cancelled) ? JC_CANCELLED : jc_count_by(op->constant, counter, out);
+        if (*answer != JC_DONE) {
             break;
         }
         op++; /* there is a next one: the last of all is no counter op */

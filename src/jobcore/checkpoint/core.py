@@ -213,9 +213,6 @@ class ManagerCore:
     def _file(self, entry: NodeEntry) -> Path:
         return self._directory.path / entry.file
 
-    def _text(self, entry: NodeEntry) -> str:
-        return self._directory.text(entry.file)
-
     def _running(self, method: str) -> Run:
         if self._run is None:
             raise NotRunError(

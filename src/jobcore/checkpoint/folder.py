@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from jobcore.checkpoint import paths
 from jobcore.errors import CheckpointNotFoundError, SaveError
+from jobcore.store.telling import Telling
 
 __all__ = ["listing", "newest", "saving_to"]
 
@@ -32,26 +34,18 @@ def listing(root: Path) -> list[str]:
         ) from error
 
 
-class saving_to:
-    """Raise what the system says in this block as a `SaveError` about the run directory."""
+def saving_to(root: Path) -> Telling:
+    """Raise what the system says in a ``with`` block as a `SaveError` about the run directory."""
+    return Telling(partial(_unwritable, root))
 
-    __slots__ = ("_root",)
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, SaveError):
-            return
-        raised = SaveError(
-            f"expected a writable run directory, found {self._root}: {error.strerror or error}",
-            hint="choose another directory, or mend its rights or its disk",
-        )
-        raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, error.filename
-        raise raised from error
+def _unwritable(root: Path, error: OSError) -> SaveError:
+    raised = SaveError(
+        f"expected a writable run directory, found {root}: {error.strerror or error}",
+        hint="choose another directory, or mend its rights or its disk",
+    )
+    raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, error.filename
+    return raised
 
 
 def newest(names: Iterable[str]) -> int:

@@ -172,21 +172,19 @@ class CommitLog:
             The directory cannot be looked at.
         """
         with saving_to(self.directory.path):
-            later = self._later(claim)
-            if _is_there(later):
-                raise self._superseded(claim, later)
+            self._check_later(claim)
 
     def _check_current(self, claim: Claim) -> None:
-        # Of a later generation, or of the same one, in a directory that was emptied meanwhile.
-        later = self._later(claim)
-        if _is_there(later):
-            raise self._superseded(claim, later)
+        self._check_later(claim)
+        # Another start has the same generation where the directory was emptied meanwhile.
         own = self.directory.text(paths.claim_name(claim.generation))
         if not _may_be(own, claim):
             raise self._superseded(claim, own)
 
-    def _later(self, claim: Claim) -> str:
-        return self.directory.text(paths.claim_name(claim.generation + 1))
+    def _check_later(self, claim: Claim) -> None:
+        later = self.directory.text(paths.claim_name(claim.generation + 1))
+        if _is_there(later):
+            raise self._superseded(claim, later)
 
     def _superseded(self, claim: Claim, found: str) -> SupersededError:
         return SupersededError(
@@ -250,7 +248,7 @@ class CommitLog:
         file = publishing.NewFile(path, seal(record.to_json()))
         try:
             publishing.publish_together(
-                [*databases, file], os.fspath(self.directory), before=check, apart=apart
+                [*databases, file], os.fspath(self.directory.path), before=check, apart=apart
             )
         except FileExistsError as error:
             raise SaveError(

@@ -103,7 +103,9 @@ class Manager(ManagerCore):
         else:
             record = self._record(retrieve_from_epoch, record)
             self._run = Run(record.run, record.ref, self._directory)
-            self._run.newest.update((node, self._text(entry)) for node, entry in record.nodes.items())
+            self._run.newest.update(
+                (node, self._directory.text(entry.file)) for node, entry in record.nodes.items()
+            )
             built = {
                 node: steps.stored_names_step(self._file(entry), entry)
                 for node, entry in record.nodes.items()
@@ -345,7 +347,7 @@ class Manager(ManagerCore):
             step = steps.load_step(self._file(entry), entry, wanted, set())
             group, outputs = self._group("checkpoint_partial_load", {node: step})
             session.run(group)
-            timed.paths[node] = self._text(entry)
+            timed.paths[node] = self._directory.text(entry.file)
             timed.outputs.update(outputs)
             done = result_of(outputs[node])
             found[node] = PartialLoad(tuple(done["found"]), tuple(done["missing"]))

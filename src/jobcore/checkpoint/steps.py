@@ -63,11 +63,8 @@ class Selection:
         """Return the blobs of `workspace` to store, and (name, reason) of those left out by choice."""
         chosen: dict[str, object] = {}
         left: list[tuple[str, str]] = []
-        everything = self.include is None and self.exclude is None
         for blob in workspace.local_blobs():
-            if everything and not blob.transient:
-                chosen[blob.name] = blob
-            elif blob.transient:
+            if blob.transient:
                 left.append((blob.name, "transient"))
             elif self.include is not None and not _matches(self.include, blob.name):
                 left.append((blob.name, "not included"))

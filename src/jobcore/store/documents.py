@@ -6,14 +6,17 @@ Their members are section 4 of ``docs/reference/format.md``.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from jobcore.store.layout import DATA_TYPES, Spec
 from jobcore.store.strict import loads
 
 __all__ = ["ArrayDocuments", "dumps", "native_specs", "same_document", "spec_rows"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -37,7 +40,7 @@ class ArrayDocuments:
     """
 
     def __init__(self, specs: Sequence[Spec], container: str = "zarr.zip") -> None:
-        self._frames = [_frame_of(spec, container) for spec in specs]
+        self._frames = [_frame(spec, container) for spec in specs]
 
     @property
     def frames(self) -> list[tuple[bytes, bytes]]:
@@ -73,29 +76,27 @@ def native_specs(specs: Sequence[Spec]) -> list[tuple[bytes, bytes, int, int, in
 
 def spec_rows(specs: Sequence[Spec]) -> bytes:
     """Give the table of specs as JSON text."""
-    return b"[" + b",".join(map(_row_of, specs)) + b"]"
+    return b"[" + b",".join(map(_row, specs)) + b"]"
 
 
-def _frame_of(spec: Spec, container: str) -> tuple[bytes, bytes]:
-    return (_frame if _is_hashable(spec) else _frame.__wrapped__)(spec, container)
+def _kept(make: Callable[Concatenate[Spec, _P], _T]) -> Callable[Concatenate[Spec, _P], _T]:
+    """Keep what is made of a spec, for the same few come again with every save."""
+    cached: Any = lru_cache(maxsize=512)(make)
+
+    def give(spec: Spec, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        # A structured data type is a dict, and so are codecs: such a spec has no hash.
+        known = type(spec.dtype) is str and not spec.codecs
+        return (cached if known else make)(spec, *args, **kwargs)
+
+    return give
 
 
-def _row_of(spec: Spec) -> bytes:
-    return (_row if _is_hashable(spec) else _row.__wrapped__)(spec)
-
-
-def _is_hashable(spec: Spec) -> bool:
-    # A structured data type is a dict, and so are codecs.
-    return type(spec.dtype) is str and not spec.codecs
-
-
-# The same few specs come again with every save.
-@lru_cache(maxsize=512)
+@_kept
 def _row(spec: Spec) -> bytes:
     return dumps(spec.to_json())
 
 
-@lru_cache(maxsize=512)
+@_kept
 def _frame(spec: Spec, container: str) -> tuple[bytes, bytes]:
     codec: dict[str, Any] = {"name": "bytes"}
     if DATA_TYPES[spec.data_type] > 1:

@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,6 +19,7 @@ from jobcore.store import containers, files, publishing, syncing
 from jobcore.store.container import Content, Written
 from jobcore.store.dirformat import is_database
 from jobcore.store.records import WriteResult
+from jobcore.store.telling import Telling
 from jobcore.store.verification import verify as verify_file
 from jobcore.tracing import span
 
@@ -298,8 +298,8 @@ class Saving:
     def _result(self, written: Written) -> WriteResult:
         return WriteResult(self.final, written.size_bytes, written.digest, self._blobs, self._skipped)
 
-    def _telling(self) -> _Telling:
-        return _Telling(self._error)
+    def _telling(self) -> Telling:
+        return Telling(self._error)
 
     def _span(self, what: str) -> AbstractContextManager[None]:
         header = self.content.header
@@ -327,22 +327,6 @@ class Saving:
         raised = SaveError(f"{self.final}: the database could not be written: {reason}", hint=hint)
         raised.errno, raised.strerror, raised.filename = error.errno, error.strerror, self.final
         return raised
-
-
-class _Telling:
-    """Raises what the system says in a block as a `SaveError`. A class: an epoch has many such blocks."""
-
-    __slots__ = ("_error",)
-
-    def __init__(self, error: Callable[[OSError], SaveError]) -> None:
-        self._error = error
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, SaveError):
-            raise self._error(error) from error
 
 
 def _check_place(final: str, overwrite: bool, db_type: str) -> None:

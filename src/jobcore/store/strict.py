@@ -58,7 +58,7 @@ def _no_constant(text: str) -> Any:
 _decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_no_constant)
 
 
-def check_json(value: object, where: str, depth: int = 0) -> Any:
+def check_json(value: object, where: str) -> Any:
     """Refuse what JSON cannot hold or would give back as something else.
 
     Parameters
@@ -67,8 +67,6 @@ def check_json(value: object, where: str, depth: int = 0) -> Any:
         None, bool, int of up to 64 bits, finite float, str, list, or dict with str keys.
     where
         What to call it in an error.
-    depth
-        How deep it lies in the whole.
 
     Returns
     -------
@@ -80,11 +78,23 @@ def check_json(value: object, where: str, depth: int = 0) -> Any:
     BlobValueError
         A leaf does not fit; the text gives its path, such as ``user['lr'][2]``.
     """
-    if depth == 0:
-        try:
-            return _copied(value, 0)
-        except _NotPlainError:
-            pass  # once more, with a look at what and where it is
+    try:
+        return _copied(value, 0)
+    except _RefusedError as refused:
+        place = (where + "".join(reversed(refused.path)))[: refused.place_length]
+        raise BlobValueError(f"{place}: {refused.reason}", hint=refused.hint) from refused.__cause__
+
+
+class _RefusedError(Exception):
+    """Why a value is refused, and its place, which grows on the way out: nearly no value needs one."""
+
+    def __init__(self, reason: str, hint: str | None = None, place_length: int | None = None) -> None:
+        self.reason, self.hint = reason, hint
+        self.place_length = place_length  # how much of the place is told; None: all
+        self.path: list[str] = []
+
+
+def _copied(value: object, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -92,61 +102,39 @@ def check_json(value: object, where: str, depth: int = 0) -> Any:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise BlobValueError(f"{where}: expected Unicode text, found a lone surrogate") from error
+            raise _RefusedError("expected Unicode text, found a lone surrogate") from error
         return text
     if isinstance(value, int):
         if not -(2**63) <= value < 2**64:
-            raise BlobValueError(f"{where}: expected an integer of at most 64 bits, found a larger one")
+            raise _RefusedError("expected an integer of at most 64 bits, found a larger one")
         return int.__int__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise BlobValueError(
-                f"{where}: expected a finite number, found {value!r}", hint="use None or text"
-            )
+            raise _RefusedError(f"expected a finite number, found {value!r}", "use None or text")
         return float.__float__(value)
     if isinstance(value, list | dict):
         if depth == _MAX_DEPTH:
-            raise BlobValueError(f"{where:.200}: nested deeper than {_MAX_DEPTH} levels")
+            raise _RefusedError(f"nested deeper than {_MAX_DEPTH} levels", place_length=200)
         if isinstance(value, list):
-            return [check_json(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+            return [_copied_part(item, i, depth) for i, item in enumerate(value)]
         copy: dict[str, Any] = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                raise BlobValueError(f"{where}: expected keys of type str, found {key!r:.80}")
-            name = check_json(key, f"{where}[{key!r}]", depth + 1)
+                raise _RefusedError(f"expected keys of type str, found {key!r:.80}")
+            name = _copied_part(key, key, depth)
             if name in copy:
-                raise BlobValueError(f"{where}: expected each key once, found {name!r:.80} repeated")
-            copy[name] = check_json(item, f"{where}[{key!r}]", depth + 1)
+                raise _RefusedError(f"expected each key once, found {name!r:.80} repeated")
+            copy[name] = _copied_part(item, key, depth)
         return copy
-    raise BlobValueError(
-        f"{where}: expected None, bool, int, float, str, list or dict, found {type(value).__qualname__}",
-        hint="convert with float(), int(), list() or str(), or store it as a blob",
+    raise _RefusedError(
+        f"expected None, bool, int, float, str, list or dict, found {type(value).__qualname__}",
+        "convert with float(), int(), list() or str(), or store it as a blob",
     )
 
 
-class _NotPlainError(Exception):
-    pass
-
-
-def _copied(value: object, depth: int) -> Any:
-    """Copy what has no classes but Python's own; nearly everything that is saved is like this."""
-    kind = type(value)
-    if kind is str:
-        if value.isascii():  # type: ignore[attr-defined]  # it is a str
-            return value
-    elif kind is bool or value is None:
-        return value
-    elif kind is int:
-        if -(2**63) <= value < 2**64:  # type: ignore[operator]  # it is an int
-            return value
-    elif kind is float:
-        if math.isfinite(value):  # type: ignore[arg-type]  # it is a float
-            return value
-    elif depth < _MAX_DEPTH:
-        if kind is list:
-            return [_copied(item, depth + 1) for item in value]  # type: ignore[attr-defined]  # it is a list
-        if kind is dict:
-            items = list(value.items())  # type: ignore[attr-defined]  # it is a dict, which others may change
-            if all(type(key) is str and key.isascii() for key, _ in items):
-                return {key: _copied(item, depth + 1) for key, item in items}
-    raise _NotPlainError
+def _copied_part(value: object, key: object, depth: int) -> Any:
+    try:
+        return _copied(value, depth + 1)
+    except _RefusedError as refused:
+        refused.path.append(f"[{key!r}]")
+        raise
