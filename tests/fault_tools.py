@@ -40,8 +40,8 @@ def check(summary: dict[str, Any], points: int, calls: set[str], words: set[str]
     assert summary["points"] >= points
     assert calls <= set(summary["calls"]), summary["calls"]
     assert words <= set(summary["ends"]), summary["ends"]
-    # The number of a call differs from run to run, by which thread reads what; one that does nothing is noticed.
-    assert summary["ends"].get("no such call", 0) <= 0.25 * summary["points"], summary["ends"]
+    # A fault for which there was no call proves nothing; a few calls are made in some runs and not in others.
+    assert summary["ends"].get("no such call", 0) <= 0.05 * summary["points"], summary["ends"]
 
 
 def _run(scenario: str, folder: Path, *options: str) -> Any:
