@@ -393,7 +393,7 @@ def test_records_move_only_where_nobody_looks_at_them_again(session) -> None:
             made, _ = pipe_and_output(ReaderWithDelay(CountUntil(3), 0), processor=processor, **options)
             pipe(made, processor=lambda record: None)
         nets = group.tasks()[0].get_step().all_nets()
-        return [op.args["move"] for net in nets for op in net.ops if op.type == "SafeEnqueueBlobs"]
+        return [op.args["move"] == "large" for net in nets for op in net.ops if op.type == "SafeEnqueueBlobs"]
 
     def keeps(record):
         with ops.task_init():

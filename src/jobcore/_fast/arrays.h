@@ -77,6 +77,16 @@ static inline int jc_has_references(PyArrayObject *array)
     return PyDataType_FLAGCHK(PyArray_DESCR(array), NPY_ITEM_REFCOUNT);
 }
 
+/* NumPy's number of the dtype if the items are what C calls numbers or booleans, in its layout, and the dtype tells nothing
+   more; else -1. */
+static inline int jc_plain_number(PyArrayObject *array)
+{
+    int number = PyArray_TYPE(array);
+    int plain = number >= NPY_BOOL && number <= NPY_DOUBLE && PyArray_ISNOTSWAPPED(array) && PyArray_ISALIGNED(array) &&
+                PyDataType_METADATA(PyArray_DESCR(array)) == NULL;
+    return plain ? number : -1;
+}
+
 /* Equal as ``==`` on dtypes has it: the bytes of one may be taken for the other. */
 static inline int jc_equal_dtype(PyArrayObject *a, PyArrayObject *b)
 {

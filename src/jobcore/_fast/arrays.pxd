@@ -15,6 +15,7 @@ cdef extern from "arrays.h":
     object jc_from_scalar(object scalar)
     bint jc_copied_by_numpy(cnp.ndarray array) noexcept
     bint jc_has_references(cnp.ndarray array) noexcept
+    int jc_plain_number(cnp.ndarray array) noexcept
     bint jc_equal_dtype(cnp.ndarray a, cnp.ndarray b) noexcept
     bint jc_identical_dtype(cnp.ndarray a, cnp.ndarray b) noexcept
     bint jc_equal_shape(cnp.ndarray a, cnp.ndarray b) noexcept

@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free
 
 cimport numpy as cnp
 
-from jobcore._fast.arrays cimport jc_copied_by_numpy, jc_new_like
+from jobcore._fast.arrays cimport jc_copied_by_numpy, jc_new_like, jc_plain_number
 from jobcore._fast.blob cimport (
     KIND_COUNTER,
     KIND_QUEUE,
@@ -82,7 +82,7 @@ cdef class Frame:
     cdef int look_again(self, const jc_op *op, list inputs, list outputs) except -1:
         """Bind the slots of an op whose blobs are not known, or were given other memory."""
         cdef jc_slot *slot
-        cdef bint tensors = op.values > 0
+        cdef bint tensors = op.tensors
         cdef int i = 0
         for blob in inputs:
             slot = jc_slot_of(&self._frame, op, i)
@@ -130,6 +130,7 @@ cdef class Frame:
         """Point a slot to what a blob holds; to a tensor that is no scalar only where it is asked for."""
         self.let_go(slot)
         slot.type = JC_NOTHING
+        slot.number = -1
         slot.seen = blob._version
         slot.version = &blob._version
         Py_INCREF(blob)
@@ -150,13 +151,15 @@ cdef class Frame:
                 slot.type = JC_DOUBLE
             else:
                 return 0
+            slot.number = jc_number_of(slot.type)
             slot.writable = slot.type if blob.pin() else JC_NOTHING
             slot.data = cnp.PyArray_DATA(<cnp.ndarray> blob._held)
         elif blob._kind == KIND_TENSOR and tensors and may_be_copied(blob):
             slot.type = JC_TENSOR
             slot.writable = slot.type if blob.pin_tensor() else JC_NOTHING
             slot.data = cnp.PyArray_DATA(<cnp.ndarray> blob._held)
-            slot.nbytes = blob._nbytes
+            slot.nbytes = <int32_t> blob._nbytes  # at most PIN_BYTES
+            slot.number = jc_plain_number(<cnp.ndarray> blob._held)
             slot.busy = &blob._busy
         elif blob._kind == KIND_QUEUE and type(blob._held) is BlobQueue:
             slot.type = JC_QUEUE

@@ -48,7 +48,8 @@ cdef extern from "program.h" nogil:
         void *data
         void *handle
         void *blob
-        int64_t nbytes
+        int32_t nbytes
+        int32_t number
         int32_t *busy
         int32_t type
         int32_t writable
@@ -71,6 +72,7 @@ cdef extern from "program.h" nogil:
         int32_t first_value
         int32_t values
         int32_t puts
+        int32_t tensors
 
     ctypedef struct jc_frame:
         const jc_op *ops
@@ -82,6 +84,7 @@ cdef extern from "program.h" nogil:
         int32_t has_gil
         int32_t traced
         int32_t main
+        int64_t work
         const int32_t *marks
 
     const int64_t jc_unbound

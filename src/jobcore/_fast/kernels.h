@@ -1,7 +1,7 @@
 /* Ops on scalars, counters and timers, as a program runs them, and the table of all native kernels.
  *
  * Each does what the Python kernel of its op type does, for the values that are common in control flow: booleans, int64
- * and double, of native byte order and without a shape. For everything else, and for every error, it declines, and the
+ * and double, of native byte order and without a shape; arithmetic and copies also for small tensors. For everything else, and for every error, it declines, and the
  * Python kernel decides: so there is one text of each rule and each message, in graph/ops_*.py.
  *
  * Integers wrap around as NumPy's do, by way of unsigned arithmetic.
@@ -12,6 +12,7 @@
 #include "kernel.h"
 #include "queue_kernels.h"
 #include "sync_kernels.h"
+#include "tensor_kernels.h"
 #include "timer.h"
 
 /* ---- counters ---- */
@@ -115,10 +116,13 @@ JC_KERNEL(TimerGetAndEnd)
 
 /* ---- constants and copies ---- */
 
-/* Const, and the fills that make a scalar: the constant is there already as a value of the output's type. */
+/* Const and the fills: the constant is there already as a value of the output's type. */
 JC_KERNEL(Constant)
 {
     const jc_slot *out = first;
+    if (op->constant_type == JC_TENSOR) {
+        return jc_store_array(f, op, out);
+    }
     JC_NEED(op->constant_type != JC_NOTHING && jc_writes(out, op->constant_type));
     if (out->type == JC_BOOL) {
         jc_set_bool(out, op->constant != 0);
@@ -140,6 +144,8 @@ JC_KERNEL(Copy)
     case JC_DOUBLE:
         jc_set_int64(out, jc_get_int64(in));
         return JC_DONE;
+    case JC_TENSOR:
+        return jc_copy_tensor(f, in, out);
     default:
         return JC_DECLINE;
     }
@@ -162,7 +168,7 @@ JC_KERNEL(Copy)
             jc_set_double(out, real_expression);                                            \
             return JC_DONE;                                                                 \
         }                                                                                   \
-        return JC_DECLINE;                                                                  \
+        return jc_by_element(f, op, jc_loops_##name, 0);                                    \
     }
 
 JC_ARITHMETIC(Add, a + b, a + b)
@@ -184,7 +190,7 @@ JC_KERNEL(Div)
         jc_set_double(out, jc_get_double(left) / jc_get_double(right));
         return JC_DONE;
     }
-    return JC_DECLINE;
+    return jc_by_element(f, op, jc_loops_Div, 0);
 }
 
 JC_KERNEL(Neg)
@@ -198,15 +204,17 @@ JC_KERNEL(Neg)
         jc_set_double(out, -jc_get_double(in));
         return JC_DONE;
     }
-    return JC_DECLINE;
+    return jc_by_element(f, op, jc_loops_Neg, 0);
 }
 
 #define JC_COMPARISON(name, operator)                                              \
     JC_KERNEL(name)                                                                \
     {                                                                              \
-        const jc_slot *left = first, *right = second; \
+        const jc_slot *left = first, *right = second;                              \
         const jc_slot *out = jc_slot_of(f, op, 2);                                 \
-        JC_NEED(jc_writes(out, JC_BOOL));                                          \
+        if (!jc_writes(out, JC_BOOL)) {                                            \
+            return jc_by_element(f, op, jc_loops_##name, 1);                       \
+        }                                                                          \
         if (jc_reads(left, JC_INT64) && jc_reads(right, JC_INT64)) {               \
             jc_set_bool(out, jc_get_int64(left) operator jc_get_int64(right));     \
             return JC_DONE;                                                        \
@@ -219,7 +227,7 @@ JC_KERNEL(Neg)
             jc_set_bool(out, jc_get_bool(left) operator jc_get_bool(right));       \
             return JC_DONE;                                                        \
         }                                                                          \
-        return JC_DECLINE;                                                         \
+        return jc_by_element(f, op, jc_loops_##name, 1);                           \
     }
 
 JC_COMPARISON(EQ, ==)
@@ -229,14 +237,16 @@ JC_COMPARISON(LE, <=)
 JC_COMPARISON(GT, >)
 JC_COMPARISON(GE, >=)
 
-#define JC_LOGIC(name, operator)                                                                 \
-    JC_KERNEL(name)                                                                              \
-    {                                                                                            \
-        const jc_slot *left = first, *right = second;               \
-        const jc_slot *out = jc_slot_of(f, op, 2);                                               \
-        JC_NEED(jc_reads(left, JC_BOOL) && jc_reads(right, JC_BOOL) && jc_writes(out, JC_BOOL)); \
-        jc_set_bool(out, jc_get_bool(left) operator jc_get_bool(right));                         \
-        return JC_DONE;                                                                          \
+#define JC_LOGIC(name, operator)                                                               \
+    JC_KERNEL(name)                                                                            \
+    {                                                                                          \
+        const jc_slot *left = first, *right = second;                                          \
+        const jc_slot *out = jc_slot_of(f, op, 2);                                             \
+        if (!jc_reads(left, JC_BOOL) || !jc_reads(right, JC_BOOL) || !jc_writes(out, JC_BOOL)) { \
+            return jc_by_element(f, op, jc_loops_##name, 1);                                   \
+        }                                                                                      \
+        jc_set_bool(out, jc_get_bool(left) operator jc_get_bool(right));                       \
+        return JC_DONE;                                                                        \
     }
 
 JC_LOGIC(And, &)
@@ -246,7 +256,9 @@ JC_LOGIC(Xor, ^)
 JC_KERNEL(Not)
 {
     const jc_slot *in = first, *out = second;
-    JC_NEED(jc_reads(in, JC_BOOL) && jc_writes(out, JC_BOOL));
+    if (!jc_reads(in, JC_BOOL) || !jc_writes(out, JC_BOOL)) {
+        return jc_by_element(f, op, jc_loops_Not, 1);
+    }
     jc_set_bool(out, !jc_get_bool(in));
     return JC_DONE;
 }
@@ -256,24 +268,45 @@ JC_KERNEL(Not)
 typedef struct {
     const char *type;
     jc_kernel kernel;
+    int tensors; /* whether it knows tensors */
 } jc_named_kernel;
 
 static const jc_named_kernel jc_kernels[] = {
-#define JC_ROW(name) {#name, jc_op_##name}
+#define JC_ROW(name) {#name, jc_op_##name, 0}
+#define JC_TENSOR_ROW(name) {#name, jc_op_##name, 1}
+#define JC_FILL_ROW(name) {#name, jc_op_Constant, 1}
     JC_ROW(CreateCounter), JC_ROW(CountUp), JC_ROW(CountDown), JC_ROW(ResetCounter), JC_ROW(RetrieveCount),
     JC_ROW(CheckCounterDone), JC_ROW(TimerBegin), JC_ROW(TimerGet), JC_ROW(TimerEnd), JC_ROW(TimerGetAndEnd),
-    JC_ROW(Copy), JC_ROW(Add), JC_ROW(Sub), JC_ROW(Mul), JC_ROW(Div), JC_ROW(Neg), JC_ROW(EQ), JC_ROW(NE), JC_ROW(LT),
-    JC_ROW(LE), JC_ROW(GT), JC_ROW(GE), JC_ROW(And), JC_ROW(Or), JC_ROW(Xor), JC_ROW(Not), JC_ROW(EnqueueBlobs),
-    JC_ROW(SafeEnqueueBlobs), JC_ROW(DequeueBlobs), JC_ROW(SafeDequeueBlobs), JC_ROW(AtomicFetchAdd64),
-    JC_ROW(CreateAtomicBool), JC_ROW(ConditionalSetAtomicBool), JC_ROW(CheckAtomicBool), JC_ROW(Iter),
+    JC_TENSOR_ROW(Copy), JC_TENSOR_ROW(IsEmpty), JC_TENSOR_ROW(Add), JC_TENSOR_ROW(Sub), JC_TENSOR_ROW(Mul),
+    JC_TENSOR_ROW(Div), JC_TENSOR_ROW(Neg), JC_TENSOR_ROW(EQ), JC_TENSOR_ROW(NE), JC_TENSOR_ROW(LT), JC_TENSOR_ROW(LE),
+    JC_TENSOR_ROW(GT), JC_TENSOR_ROW(GE), JC_TENSOR_ROW(And), JC_TENSOR_ROW(Or), JC_TENSOR_ROW(Xor), JC_TENSOR_ROW(Not),
+    JC_TENSOR_ROW(EnqueueBlobs), JC_TENSOR_ROW(SafeEnqueueBlobs), JC_TENSOR_ROW(DequeueBlobs),
+    JC_TENSOR_ROW(SafeDequeueBlobs), JC_ROW(AtomicFetchAdd64), JC_ROW(CreateAtomicBool),
+    JC_ROW(ConditionalSetAtomicBool), JC_ROW(CheckAtomicBool), JC_ROW(Iter),
 #ifndef __APPLE__
     JC_ROW(DeadlinePassed),
 #endif
-    {"Const", jc_op_Constant}, {"ConstantFill", jc_op_Constant},
+    JC_FILL_ROW(Const), JC_FILL_ROW(ConstantFill), JC_FILL_ROW(GivenTensorFill), JC_FILL_ROW(GivenTensorDoubleFill),
+    JC_FILL_ROW(GivenTensorIntFill), JC_FILL_ROW(GivenTensorInt64Fill), JC_FILL_ROW(GivenTensorBoolFill),
+    JC_FILL_ROW(GivenTensorStringFill),
 #undef JC_ROW
+#undef JC_TENSOR_ROW
+#undef JC_FILL_ROW
 };
 
 #define JC_KERNEL_COUNT (sizeof jc_kernels / sizeof jc_kernels[0])
+
+/* Whether the slots of a kernel's ops are to show tensors; those of other packages know scalars only. */
+static int jc_knows_tensors(jc_kernel kernel)
+{
+    size_t i;
+    for (i = 0; i < JC_KERNEL_COUNT; i++) {
+        if (jc_kernels[i].kernel == kernel) {
+            return jc_kernels[i].tensors;
+        }
+    }
+    return 0;
+}
 
 /* What a kernel adds by jc_count_by, 1 or -1; 0 for kernels that do something else. */
 static int64_t jc_amount_of(jc_kernel kernel)

@@ -19,9 +19,9 @@
 #include "atomics.h"
 #include "value.h"
 
-/* What a slot points to: nothing that native code can use, the bytes of a 0-d tensor, or the state of a handle. The ops of
- * queues also know small tensors of plain bytes, which are read and written with the blob's lock held. A mutex points to
- * nothing: it is known to be one. */
+/* What a slot points to: nothing that native code can use, the bytes of a 0-d tensor, or the state of a handle. Ops
+ * on queues, copies and arithmetic also know small tensors of plain bytes, which are read and written with the blob's lock
+ * held. A mutex points to nothing: it is known to be one. */
 enum { JC_NOTHING, JC_BOOL, JC_INT64, JC_DOUBLE, JC_COUNTER, JC_TIMER, JC_TENSOR, JC_QUEUE, JC_MUTEX };
 
 typedef struct {
@@ -30,7 +30,8 @@ typedef struct {
     void *data;             /* those bytes or that state; else NULL */
     void *handle;           /* the value as an object, a reference that the frame owns; or NULL */
     void *blob;             /* the blob as an object, a reference that the frame owns; or NULL */
-    int64_t nbytes;         /* of a tensor */
+    int32_t nbytes;         /* of a tensor */
+    int32_t number;         /* NumPy's, of the dtype of a tensor of plain numbers or booleans; else -1 */
     int32_t *busy;          /* its lock, see blob.pxd */
     int32_t type;
     int32_t writable;       /* the type again if nobody else sees these bytes, apart from readers of the blob; else 0 */
@@ -76,11 +77,12 @@ struct jc_op {
     int64_t near[2];        /* the first two of the slots: how many bytes behind the first of the frame */
     const int32_t *slots;   /* of the inputs, then of the outputs */
     jc_kernel kernel;
-    int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, or JC_NOTHING */
-    int64_t constant;       /* its bits */
+    int32_t constant_type;  /* JC_BOOL, JC_INT64, JC_DOUBLE, JC_TENSOR, or JC_NOTHING */
+    int64_t constant;       /* its bits; of a tensor the array, which the program keeps */
     int32_t first_value;    /* of a queue op: where its row is in the frame, and how many values that has; else 0 */
     int32_t values;
     int32_t puts;           /* whether they go in */
+    int32_t tensors;        /* whether its slots are to show tensors, not only scalars */
 };
 
 struct jc_frame {
@@ -93,6 +95,7 @@ struct jc_frame {
     int32_t has_gil;
     int32_t traced;
     int32_t main;           /* in the main thread: waits are cut short, so that signals are seen */
+    int64_t work;           /* since the last jump: bytes of tensors, in ops that take as long */
     const int32_t *marks;   /* where the mark of this process is, for locks of blobs; see forks.h */
 };
 
@@ -123,6 +126,12 @@ static inline int jc_raised(const int32_t *flag)
 static inline int jc_is_cancelled(const jc_frame *f)
 {
     return jc_raised(f->cancelled);
+}
+
+/* Tell that an op has taken as long as so many bytes do: signals must not wait for many of those. */
+static inline void jc_worked(jc_frame *f, int64_t nbytes)
+{
+    f->work += nbytes >> 5;
 }
 
 static inline int64_t jc_get_int64(const jc_slot *s)
@@ -290,6 +299,10 @@ static int jc_run(jc_frame *f, int64_t budget)
             target = &f->ops[op->target];
             /* What the loop has done since it was here: a long body must not keep signals waiting for long. */
             budget -= op > target ? op - target : 1;
+            if (f->work != 0) {
+                budget -= f->work;
+                f->work = 0;
+            }
             op = target;
             if (jc_raised(cancelled)) {
                 answer = JC_CANCELLED;

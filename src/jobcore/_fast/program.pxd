@@ -51,6 +51,8 @@ cdef class Program:
     # Set at creation and never changed; frames of any number of threads use them at once.
     cdef tuple _names
     cdef tuple _payloads
+    # The arrays among the constants of its ops.
+    cdef list _constants
     cdef jc_op *_ops
     cdef int32_t *_indices
     cdef Py_ssize_t _count
@@ -59,3 +61,4 @@ cdef class Program:
     cdef Py_ssize_t _values
 
     cdef Py_ssize_t read(self, Py_ssize_t i, tuple row, Py_ssize_t used) except -1
+    cdef int set_constant(self, jc_op *op, object constant) except -1

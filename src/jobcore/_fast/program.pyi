@@ -2,7 +2,9 @@ from typing import Any, final
 
 from jobcore._fast.workspace import BlobTable
 
-__all__ = ["Program", "native_kernel"]
+__all__ = ["SMALL_BYTES", "Program", "native_kernel"]
+
+SMALL_BYTES: int
 
 @final
 class Program:

@@ -1,11 +1,15 @@
 """Programs: steps and nets as one flat list of ops and jumps, run without the interpreter where that can be."""
 
 cimport cython
+cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
-from libc.stdint cimport int32_t, int64_t
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, intptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from jobcore._fast.arrays cimport jc_copied_by_numpy
+from jobcore._fast.blob cimport PIN_BYTES
 from jobcore._fast.kernel cimport (
     JC_BOOL,
     JC_CODE_CALL,
@@ -24,6 +28,7 @@ from jobcore._fast.kernel cimport (
     JC_DOUBLE,
     JC_INT64,
     JC_NOTHING,
+    JC_TENSOR,
     jc_kernel,
     jc_op,
     jc_slot,
@@ -33,7 +38,12 @@ from jobcore._fast.workspace cimport BlobTable
 
 from jobcore.errors import BuildError
 
-__all__ = ["Program", "native_kernel"]
+__all__ = ["SMALL_BYTES", "Program", "native_kernel"]
+
+cnp.import_array()
+
+# The largest tensor that native kernels know.
+SMALL_BYTES = PIN_BYTES
 
 cdef extern from "kernels.h" nogil:
     ctypedef struct jc_named_kernel:
@@ -41,6 +51,7 @@ cdef extern from "kernels.h" nogil:
         jc_kernel kernel
     const jc_named_kernel *jc_kernels
     const size_t JC_KERNEL_COUNT
+    bint jc_knows_tensors(jc_kernel kernel) noexcept
     int64_t jc_amount_of(jc_kernel kernel) noexcept
     int jc_values_of(jc_kernel kernel, int inputs, int outputs, int32_t *puts) noexcept
 
@@ -89,8 +100,8 @@ cdef class Program:
     code
         Its instructions, each ``(code, target, register, inputs, outputs, kernel, constant, payload)``: name of the
         code; index of the instruction to go to; index of the register; indices into `names`; capsule of a native
-        kernel or None; a bool, int, float or None; and what Python needs to do it, see below. The last one is
-        ``end``.
+        kernel or None; a bool, int, float, an array that nobody changes any more, or None; and what Python needs to do
+        it, see below. The last one is ``end``.
 
     Raises
     ------
@@ -117,6 +128,7 @@ cdef class Program:
         cdef Py_ssize_t i, used = 0
         cdef list payloads = []
         self._names = names
+        self._constants = []
         self._registers = registers
         self._count = len(code)
         for row in code:
@@ -170,10 +182,11 @@ cdef class Program:
             if not PyCapsule_IsValid(kernel, KERNEL):
                 raise BuildError(f"instruction {i}: expected a capsule named 'jobcore.kernel', found {kernel!r}")
             op.kernel = <jc_kernel> PyCapsule_GetPointer(kernel, KERNEL)
+            op.tensors = jc_knows_tensors(op.kernel)
             op.values = jc_values_of(op.kernel, op.inputs, op.outputs, &op.puts)
             op.first_value = <int32_t> self._values
             self._values += op.values
-        set_constant(op, constant)
+        self.set_constant(op, constant)
         if code in CALLS:
             op.constant = CALLS[code]
         elif code == "op" and kernel is None:
@@ -183,6 +196,31 @@ cdef class Program:
             op.code = JC_CODE_COUNT
             op.constant = jc_amount_of(op.kernel)
         return used
+
+    cdef int set_constant(self, jc_op *op, object constant) except -1:
+        cdef double real
+        op.constant_type = JC_NOTHING
+        if type(constant) is bool:
+            op.constant_type = JC_BOOL
+            op.constant = constant
+        elif type(constant) is int:
+            op.constant_type = JC_INT64
+            op.constant = constant
+        elif type(constant) is float:
+            op.constant_type = JC_DOUBLE
+            real = constant
+            memcpy(&op.constant, &real, sizeof(real))
+        elif cnp.PyArray_CheckExact(constant):
+            if not cnp.PyArray_IS_C_CONTIGUOUS(constant) or jc_copied_by_numpy(constant):
+                raise BuildError(f"expected an array of plain items in C order as constant, found {constant!r:.80}")
+            self._constants.append(constant)
+            op.constant_type = JC_TENSOR
+            op.constant = <int64_t> <intptr_t> <PyObject *> constant
+        elif constant is not None:
+            raise BuildError(
+                f"expected a bool, an int, a float, an array or None as constant, found {constant!r:.80}"
+            )
+        return 0
 
     def run(self, BlobTable workspace not None, context not None, spans=None):
         """Run it once.
@@ -218,21 +256,3 @@ cdef class Program:
 
     def __repr__(self):
         return f"<Program of {self._count} instructions on {len(self._names)} blobs>"
-
-
-cdef int set_constant(jc_op *op, object constant) except -1:
-    cdef double real
-    op.constant_type = JC_NOTHING
-    if type(constant) is bool:
-        op.constant_type = JC_BOOL
-        op.constant = constant
-    elif type(constant) is int:
-        op.constant_type = JC_INT64
-        op.constant = constant
-    elif type(constant) is float:
-        op.constant_type = JC_DOUBLE
-        real = constant
-        memcpy(&op.constant, &real, sizeof(real))
-    elif constant is not None:
-        raise BuildError(f"expected a bool, an int, a float or None as constant, found {constant!r:.80}")
-    return 0

@@ -23,8 +23,9 @@ cdef class BlobQueue(QueueCore):
     # Set once, at creation.
     cdef object _rule
 
-    # With the GIL. Fills in a value with a reference of its own; a source that is moved is added to the list.
-    cdef int take_in(self, Py_ssize_t field, object value, bint move, jc_value *into, list moved) except -1
+    # With the GIL. Fills in a value with a reference of its own; a source that is moved, because it has more bytes than
+    # `above`, is added to the list.
+    cdef int take_in(self, Py_ssize_t field, object value, Py_ssize_t above, jc_value *into, list moved) except -1
     # One new array for each value of the rows, which keep theirs: that of all rows along axis 0.
     cdef list joined(self, const jc_value *rows, Py_ssize_t count)
     # The values of a record, or None at the end.

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterable
-from typing import Any, SupportsIndex, final
+from typing import Any, Literal, SupportsIndex, final
 
 from jobcore._fast.blob import Blob
 from jobcore._fast.cancel import CancelFlag
@@ -22,7 +22,7 @@ class BlobQueue(QueueCore):
         values: Iterable[object],
         timeout: float | None = None,
         *,
-        move: bool = False,
+        move: bool | Literal["large"] = False,
         flag: CancelFlag | None = None,
     ) -> None: ...
     def get(

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 
 from jobcore._fast.arrays cimport copy_of, jc_has_references
-from jobcore._fast.blob cimport KIND_EMPTY, KIND_STATE, KIND_TENSOR, Blob, add_queue_class
+from jobcore._fast.blob cimport KIND_EMPTY, KIND_STATE, KIND_TENSOR, PIN_BYTES, Blob, add_queue_class
 from jobcore._fast.cancel cimport CancelFlag
 from jobcore._fast.queue_calls cimport (
     JC_QUEUE_CLOSED,
@@ -33,6 +33,11 @@ from jobcore._fast.queue_errors import closed_to_writers, nothing_left, took_too
 __all__ = ["BlobQueue"]
 
 cnp.import_array()
+
+
+cdef extern from "Python.h":
+    # More bytes than any tensor has.
+    Py_ssize_t NEVER "PY_SSIZE_T_MAX"
 
 
 @cython.final
@@ -105,6 +110,7 @@ cdef class BlobQueue(QueueCore):
         move
             Do not copy what can be handed over: arrays that own their memory, which the caller must not use any more
             and finds read-only, and blobs that nobody else looks at, which are empty afterwards. All else is copied.
+            ``"large"``: copy also tensors of at most 16 KiB, as native programs do, which take no longer for it.
         flag
             Ends the wait when it goes up.
 
@@ -119,14 +125,14 @@ cdef class BlobQueue(QueueCore):
         BlobValueError, BlobKindError
             The values are of another number, or one of them cannot be in a blob.
         ValueError
-            `timeout` is negative or not a number.
+            `timeout` is negative or not a number; `move` is something else.
 
         Notes
         -----
         When it fails, nothing has been put in, and nothing was moved.
         """
         cdef int64_t timeout_ns = timeout_ns_of(timeout)
-        cdef Py_ssize_t i, width = self._queue.width
+        cdef Py_ssize_t i, width = self._queue.width, above = moved_above(move)
         cdef list row = list(values), moved = []
         cdef jc_value *taken
         cdef int answer
@@ -137,7 +143,7 @@ cdef class BlobQueue(QueueCore):
         taken = new_values(width, 1)
         try:
             for i in range(width):
-                self.take_in(i, row[i], move, &taken[i], moved)
+                self.take_in(i, row[i], above, &taken[i], moved)
             answer = self.move_row(JC_WRITERS, taken, timeout_ns, flag)
             if answer == JC_QUEUE_DONE:
                 _hand_over(moved)
@@ -262,13 +268,13 @@ cdef class BlobQueue(QueueCore):
         finally:
             drop_values(rows, width * count)
 
-    cdef int take_in(self, Py_ssize_t field, object value, bint move, jc_value *into, list moved) except -1:
+    cdef int take_in(self, Py_ssize_t field, object value, Py_ssize_t above, jc_value *into, list moved) except -1:
         cdef cnp.ndarray array
         cdef Blob blob
         if cnp.PyArray_CheckExact(value):
             array = <cnp.ndarray> value
             if not jc_has_references(array) and cnp.PyArray_NDIM(array) > 0:
-                if move and _owned(array):
+                if cnp.PyArray_NBYTES(array) > above and _owned(array):
                     moved.append((None, array))
                 else:
                     array = copy_of(array)
@@ -280,8 +286,11 @@ cdef class BlobQueue(QueueCore):
             blob.wait_for_gate(True)
             if blob._kind == KIND_EMPTY:
                 raise is_empty(blob._name)
-            if move and not blob._bound and (
-                blob._kind not in (KIND_TENSOR, KIND_STATE) or (blob._exclusive() and blob._pins == 0)
+            if (
+                above != NEVER
+                and not blob._bound
+                and (blob._kind != KIND_TENSOR or blob._nbytes > above)
+                and (blob._kind not in (KIND_TENSOR, KIND_STATE) or (blob._exclusive() and blob._pins == 0))
             ):
                 fill_from(into, blob)
                 moved.append((blob, blob._held))
@@ -318,6 +327,15 @@ cdef class BlobQueue(QueueCore):
                 raise
         finally:
             drop_values(rows, width * count)
+
+
+cdef Py_ssize_t moved_above(object move) except -2:
+    """What a tensor must have more bytes than to be moved."""
+    if type(move) is str and move == "large":
+        return PIN_BYTES
+    if move is True or move is False:
+        return -1 if move else NEVER
+    raise ValueError(f"expected True, False or 'large' for move, found {move!r:.80}")
 
 
 cdef bint _owned(cnp.ndarray array) noexcept:

@@ -9,42 +9,32 @@
 #ifndef JOBCORE_FAST_QUEUE_KERNELS_H
 #define JOBCORE_FAST_QUEUE_KERNELS_H
 
-#include <numpy/ndarraytypes.h>
-
 #include "kernel.h"
 #include "queue_wait.h"
+#include "tensor_kernels.h"
 
 #define JC_SIGNALS_NS 25000000 /* the longest that the main thread waits without a look for signals */
-
-/* NumPy's number of a slot's type, -1 for what is no scalar. */
-static inline int32_t jc_number_of(int32_t type)
-{
-    return type == JC_INT64 ? NPY_INT64 : type == JC_DOUBLE ? NPY_DOUBLE : type == JC_BOOL ? NPY_BOOL : -1;
-}
 
 /* Whether a value has the dtype and shape of what the slot shows, so that the bytes of one can become those of the other. */
 static inline int jc_alike(const jc_value *value, const jc_slot *s)
 {
-    PyArrayObject *a = (PyArrayObject *)value->held, *b = (PyArrayObject *)s->handle;
-    if (value->kind != JC_KIND_TENSOR || a == NULL) {
+    if (value->kind != JC_KIND_TENSOR || value->held == NULL) {
         return 0;
     }
-    if (s->type == JC_BOOL || s->type == JC_INT64 || s->type == JC_DOUBLE) {
+    if (jc_is_scalar(s)) {
         return value->scalar_type == jc_number_of(s->type);
     }
-    /* Of an array that nobody changes in any other way these fields stay as they are. */
     return s->type == JC_TENSOR && value->scalar_type < 0 && value->nbytes == s->nbytes &&
-           PyArray_DESCR(a) == PyArray_DESCR(b) && PyArray_NDIM(a) == PyArray_NDIM(b) &&
-           memcmp(PyArray_DIMS(a), PyArray_DIMS(b), (size_t)PyArray_NDIM(a) * sizeof(npy_intp)) == 0 &&
-           PyArray_IS_C_CONTIGUOUS(a);
+           jc_same_layout((PyArrayObject *)value->held, (PyArrayObject *)s->handle);
 }
 
-static inline void jc_take(jc_value *value, const jc_slot *s, int32_t mark)
+static inline void jc_take(jc_frame *f, jc_value *value, const jc_slot *s)
 {
     if (s->type == JC_TENSOR) {
-        jc_spin_lock(s->busy, mark);
+        jc_spin_lock(s->busy, jc_process_mark(f->marks));
         memcpy(value->data, s->data, (size_t)s->nbytes);
         jc_spin_unlock(s->busy);
+        jc_worked(f, s->nbytes);
     } else if (s->type == JC_BOOL) {
         *(uint8_t *)value->data = __atomic_load_n((const uint8_t *)s->data, __ATOMIC_RELAXED);
     } else {
@@ -52,12 +42,13 @@ static inline void jc_take(jc_value *value, const jc_slot *s, int32_t mark)
     }
 }
 
-static inline void jc_give(const jc_value *value, const jc_slot *s, int32_t mark)
+static inline void jc_give(jc_frame *f, const jc_value *value, const jc_slot *s)
 {
     if (s->type == JC_TENSOR) {
-        jc_spin_lock(s->busy, mark);
+        jc_spin_lock(s->busy, jc_process_mark(f->marks));
         memcpy(s->data, value->data, (size_t)s->nbytes);
         jc_spin_unlock(s->busy);
+        jc_worked(f, s->nbytes);
     } else if (s->type == JC_BOOL) {
         __atomic_store_n((uint8_t *)s->data, *(const uint8_t *)value->data, __ATOMIC_RELAXED);
     } else {
@@ -137,7 +128,7 @@ static inline int jc_enqueue(jc_frame *f, const jc_op *op, int *closed)
         JC_NEED(jc_fresh(s) && jc_alike(&row[i], s));
     }
     for (i = 0; i < op->values; i++) {
-        jc_take(&row[i], jc_slot_of(f, op, 1 + i), jc_process_mark(f->marks));
+        jc_take(f, &row[i], jc_slot_of(f, op, 1 + i));
     }
     return jc_move_row(f, op, q, JC_WRITERS, 1, closed);
 }
@@ -149,7 +140,7 @@ static inline int jc_dequeue(jc_frame *f, const jc_op *op, int may_wait, int *cl
     JC_NEED(q != NULL);
     answer = jc_move_row(f, op, q, JC_READERS, may_wait, closed);
     for (i = 0; answer == JC_DONE && !*closed && i < op->values; i++) {
-        jc_give(&f->values[op->first_value + i], jc_slot_of(f, op, 1 + i), jc_process_mark(f->marks));
+        jc_give(f, &f->values[op->first_value + i], jc_slot_of(f, op, 1 + i));
     }
     return answer;
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from jobcore._fast.counter import Counter
 from jobcore.data.reader import Part, Pipe, Reader, Writer
@@ -24,7 +24,7 @@ def enqueue(
     data_blobs: BlobsLike,
     status: str | None = None,
     *,
-    move: bool = False,
+    move: bool | Literal["large"] = False,
 ) -> tuple[list[BlobReference], BlobReference]:
     """Add an op that puts a record into a queue, waiting for room.
 
@@ -39,7 +39,8 @@ def enqueue(
     status
         The blob that tells that the queue was closed and nothing was put in, a boolean scalar; automatic by default.
     move
-        Hand the values over, which empties their blobs. A blob that is named twice is copied.
+        Hand the values over, which empties their blobs; with ``"large"``, only what is no tensor of at most 16 KiB. A
+        blob that is named twice is copied.
 
     Returns
     -------
@@ -50,7 +51,7 @@ def enqueue(
     """
     blobs = as_references(data_blobs)
     (told,) = [net.next_blob("enqueue_status")] if status is None else as_references([status])
-    net.SafeEnqueueBlobs([queue, *blobs], [told], move=move and len(set(blobs)) == len(blobs))
+    net.SafeEnqueueBlobs([queue, *blobs], [told], move=move if len(set(blobs)) == len(blobs) else False)
     return blobs, told
 
 
@@ -188,8 +189,9 @@ class QueueWriter(Writer):
         self._wrapper._fix_schema(self._schema)
         return columns
 
-    def _moves(self, fields: list[BlobReference]) -> bool:
-        return self.may_move and len(set(fields)) == len(fields)
+    def _moves(self, fields: list[BlobReference]) -> Literal["large", False]:
+        # Small tensors are copied, by native code, in less time than it takes to hand them over in Python.
+        return "large" if self.may_move and len(set(fields)) == len(fields) else False
 
     def __repr__(self) -> str:
         return f"QueueWriter({self._wrapper!r})"

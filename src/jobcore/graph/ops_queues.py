@@ -30,8 +30,22 @@ _Queue = TypeVar("_Queue", BlobQueue, RebatchingQueue)
 
 _CAPACITY = integer(minimum=1, default=1, doc="How many it holds before writers wait.")
 _NUM_BLOBS = integer(minimum=1, default=1, doc="How many values make one record or row.")
-_MOVE = boolean(
-    default=False, doc="Hand the values over where that is possible, which empties the input blobs; no copy."
+
+
+def _how_to_move(value: object) -> object:
+    if isinstance(value, str):
+        if value != "large":
+            raise ValueError("it is a string, but not 'large'")
+        return str(value)
+    return boolean().convert(value)
+
+
+_MOVE = ArgSpec(
+    _how_to_move,
+    "True, False or 'large'",
+    False,
+    "Hand the values over where that is possible, which empties the input blobs; no copy. With 'large', tensors of at "
+    "most 16 KiB are copied all the same, which native programs do without the interpreter.",
 )
 _UNIQUE = boolean(default=False, doc="Fail where the blob has a value already.")
 

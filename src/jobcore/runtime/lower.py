@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from jobcore._fast.program import Program
-from jobcore.graph import Guard, Loop, Op, OpContext, When, While, schema
+from jobcore.graph import Guard, Loop, OpContext, When, While
 from jobcore.runtime.conditions import read_condition, read_count, read_stop_blob, set_flag, set_index
+from jobcore.runtime.native import native_kernel_of
 from jobcore.runtime.program import OpProgram, Part, Place, StepProgram
 from jobcore.workspace import Workspace
 
@@ -21,8 +20,6 @@ __all__ = ["lower"]
 
 RunStep: TypeAlias = "Callable[[StepProgram, Workspace, StepContext], bool]"
 ReadFlag: TypeAlias = Callable[[str, Workspace], bool]
-
-_NATIVE_SCALARS = {np.dtype(np.bool_): bool, np.dtype(np.int64): int, np.dtype(np.float64): float}
 
 
 def lower(step: StepProgram, run_step: RunStep) -> None:
@@ -249,7 +246,7 @@ class _Code:
 
     def _op(self, program: OpProgram) -> None:
         op = program.op
-        kernel, constant = _native(op)
+        kernel, constant = native_kernel_of(op)
         self.put(
             "op",
             inputs=op.inputs,
@@ -267,41 +264,3 @@ def _read_count(name: str, workspace: Workspace) -> int:
 def _clamped(count: int) -> int:
     """Return a count that fits a register; nobody lives to see the difference."""
     return min(max(count, 0), 2**63 - 1)
-
-
-# Of ops on queues: whether there is no more to one than to copy, and to wait for as long as it takes.
-_IS_PLAIN: dict[str, Callable[[Mapping[str, Any]], bool]] = {
-    "EnqueueBlobs": lambda args: not args["move"],
-    "SafeEnqueueBlobs": lambda args: not args["move"],
-    "DequeueBlobs": lambda args: not args["timeout_secs"],
-    "SafeDequeueBlobs": lambda args: args["num_records"] == 1,
-}
-
-
-def _native(op: Op) -> tuple[object | None, bool | int | float | None]:
-    """Return the native kernel of an op, if it has one, and what that needs to know of its arguments."""
-    is_plain = _IS_PLAIN.get(op.type)
-    if is_plain is None:
-        return schema(op.type).native, _constant(op)
-    # A move empties blobs, which no native kernel does; one that looked at them would even prevent it.
-    return (schema(op.type).native, True) if is_plain(op.args) else (None, None)
-
-
-def _constant(op: Op) -> bool | int | float | None:
-    """Return what the native kernel of an op needs to know of its arguments."""
-    if op.type in ("CreateCounter", "ResetCounter"):
-        return int(op.args["init_count"])
-    if op.type == "Const":
-        return _scalar(op.args["value"])
-    if op.type == "ConstantFill" and op.args["shape"] == ():
-        value, dtype = op.args["value"], op.args["dtype"]
-        return _scalar(value if dtype is None else value.astype(dtype))
-    return None
-
-
-def _scalar(value: object) -> bool | int | float | None:
-    if not isinstance(value, (np.ndarray, np.generic)) or value.shape != ():
-        return None
-    kind = _NATIVE_SCALARS.get(value.dtype)
-    found: bool | int | float | None = None if kind is None else kind(value)
-    return found
