@@ -23,8 +23,8 @@ The op types of this version, made from the registry by `docs/generate_ops.py`. 
 there is one, what it may be, and what it is for. *In place* tells whether an output may be one of the inputs, *native*
 whether there is a kernel in native code, which is tried first and runs without the interpreter: on 0-d tensors of bool,
 int64 and float64, and, for arithmetic, comparisons, logic, `Copy`, `IsEmpty`, fills and queues, on tensors of at most
-16 KiB in C order, which for arithmetic and the like are of one dtype, bool, integers, float32 or float64, and of one shape,
-or one of them 0-d. All else is done by NumPy.
+16 KiB in C order, which for arithmetic and the like are of one dtype (bool, integers, float32 or float64) and of one
+shape, or one of them 0-d. All else is done by NumPy.
 
 Branches and loops, `ops.If`, `ops.IfNet`, `ops.loop`, `ops.WhileNet` and so on, are [blocks](graph.md#blocks) and no
 ops.
