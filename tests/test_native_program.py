@@ -9,3 +9,7 @@ from native_build import run_program
 
 def test_loops_of_many_native_threads(tmp_path: Path) -> None:
     run_program("program", tmp_path)
+
+
+def test_tensors_that_many_native_threads_work_on(tmp_path: Path) -> None:
+    run_program("tensors", tmp_path)
