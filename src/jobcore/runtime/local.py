@@ -8,6 +8,7 @@ from jobcore.errors import SessionBusyError
 from jobcore.graph.names import check_name
 from jobcore.runtime.cancel import current_token
 from jobcore.runtime.compile import CompiledGroup
+from jobcore.runtime.grace import check_grace
 from jobcore.runtime.group import run_group
 from jobcore.runtime.roster import Roster
 from jobcore.runtime.session import Session
@@ -31,14 +32,20 @@ class LocalSession(Session):
 
     Attributes
     ----------
+    exit_grace_s
+        Seconds that an exit block or last report may go on when the run has been told to stop, counted for each from
+        the order or its own start, whichever is later; then it is told to stop too, and has failed. 60.0 by default;
+        None for no limit. It counts for blocks that begin after it was set.
     straggler_grace_s
         Seconds that a run waits for tasks of an earlier one which was interrupted twice, and so could not wait
-        for them itself.
+        for them itself. 10.0 by default.
 
     Raises
     ------
     TypeError
-        `workspace` is no workspace.
+        `workspace` is no workspace, or an attribute is set to what is no number.
+    ValueError
+        An attribute is set to a negative number or NaN.
 
     Notes
     -----
@@ -60,19 +67,36 @@ class LocalSession(Session):
     array(1)
     """
 
-    straggler_grace_s: float = 10.0
-
     def __init__(self, workspace: Workspace | None = None) -> None:
         if workspace is not None and not isinstance(workspace, Workspace):
             raise TypeError(
                 f"expected a Workspace for node 'local', found {type(workspace).__name__}: {workspace!r}"
             )
         self._roster = Roster(type(self).__name__)
+        self._straggler_grace_s = 10.0
         # Guards _workspaces: two tasks that ask for one node get one workspace.
         self._lock = threading.RLock()
         self._workspaces: dict[str, Workspace] = {}
         if workspace is not None:
             self._workspaces["local"] = workspace
+
+    @property
+    def exit_grace_s(self) -> float | None:
+        """Seconds that an exit block or last report may go on when the run has been told to stop; None: no limit."""
+        return self._roster.exit_grace_s
+
+    @exit_grace_s.setter
+    def exit_grace_s(self, seconds: float | None) -> None:
+        self._roster.exit_grace_s = None if seconds is None else check_grace(seconds, "exit_grace_s")
+
+    @property
+    def straggler_grace_s(self) -> float:
+        """Seconds that a run waits for tasks of an earlier one that was interrupted twice."""
+        return self._straggler_grace_s
+
+    @straggler_grace_s.setter
+    def straggler_grace_s(self, seconds: float) -> None:
+        self._straggler_grace_s = check_grace(seconds, "straggler_grace_s")
 
     def workspace(self, node: str | Node = "local") -> Workspace:
         """Return the workspace of a node; made on first use.
@@ -133,7 +157,7 @@ class LocalSession(Session):
             tasks = ", ".join(repr(name) for crew in left for name in crew.unfinished())
             raise SessionBusyError(
                 f"{type(self).__name__}.run: expected the tasks of an earlier, interrupted run to have ended, found "
-                f"still running after {self.straggler_grace_s} s: {tasks}",
+                f"still running after {self.straggler_grace_s:g} s: {tasks}",
                 hint="let long steps call jobcore.check_cancelled() now and then",
             )
 

@@ -28,6 +28,11 @@ class Roster:
     owner
         Name of the session's class, for messages.
 
+    Attributes
+    ----------
+    exit_grace_s
+        Seconds that an exit block or last report may go on after an order to stop; None for no limit.
+
     Notes
     -----
     All methods may be called from any thread.
@@ -35,6 +40,7 @@ class Roster:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
+        self.exit_grace_s: float | None = 60.0
         # Guards _crews, _closed and _gates. Re-entrant: a signal handler of the main thread may close the session that
         # it is just running something in.
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""Exit blocks: they run whatever happened, and to their end."""
+"""Exit blocks: they run whatever happened, and to their end, but wait for ever for nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jobcore.errors import Cancelled
 from jobcore.runtime.cancel import enter_token
 from jobcore.runtime.context import StepContext
 from jobcore.runtime.crew import BARE
+from jobcore.runtime.grace import Grace
 from jobcore.runtime.program import StepProgram
 from jobcore.workspace import Workspace
 
@@ -55,8 +56,9 @@ def run_shielded(
 ) -> bool:
     """Run each of `blocks` to its end, in order; return whether all did.
 
-    Each gets a token of its own, which nobody cancels but a failure inside it. A failure is reported, and the next
-    block runs. So it does after an interruption, which is raised again when the last block has ended.
+    Each gets a token of its own, which nobody cancels but a failure inside it, and its `Grace` when the run has been
+    told to stop for that long. A failure is reported, and the next block runs. So it does after an interruption, which
+    is raised again when the last block has ended.
 
     Raises
     ------
@@ -69,17 +71,26 @@ def run_shielded(
 def run_one(block: StepProgram, workspace: Workspace, context: StepContext, run: RunStep) -> bool:
     """Run one shielded block; return whether it ended well."""
     shield = context.shielded()
+    grace = Grace(shield, block.place)
 
     def inside() -> None:
         enter_token(shield.token)
         run(block, workspace, shield)
 
     try:
-        copy_context().run(inside)
+        try:
+            grace.begin(context.token)
+            copy_context().run(inside)
+        finally:
+            grace.end()
     except Cancelled:
-        # Its failure has been reported.
+        # What failed in it has been reported.
+        if grace.expired:
+            context.fail(context.blame(block.place, grace.error()))
         return False
     except BaseException as error:
+        # It may have come just before the end of the watch.
+        grace.end()
         if not (context.inline and isinstance(error, BARE)):
             context.fail(context.blame(block.place, error))
             return False
