@@ -10,7 +10,24 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["engine_table"]
+__all__ = ["WAITS", "engine_table"]
+
+#: What a task may be at when it is told to stop: `bench_cancel.py` measures each.
+WAITS = (
+    "native sleep",
+    "sleep in Python",
+    "dequeue",
+    "enqueue",
+    "dequeue of any of several",
+    "rebatching dequeue",
+    "native loop",
+    "while",
+    "loop of Python functions",
+    "check_cancelled",
+    "parts at once",
+    "8 instances, dequeue",
+    "8 instances, native loop",
+)
 
 
 class Measured(NamedTuple):
@@ -87,6 +104,16 @@ def rate(ours: str, records: int, limit: str) -> Callable[[Seconds], Value]:
     def value(found: Seconds) -> Value:
         low, median, high = (records / seconds / 1e6 for seconds in found[ours][:3])
         return Value(median, high, low, f"{records / found[limit].median / 1e6:.2g} M/s")
+
+    return value
+
+
+def millis(ours: str, limit: str) -> Callable[[Seconds], Value]:
+    """Return a case: milliseconds, of which the greatest counts; with the median of the limit."""
+
+    def value(found: Seconds) -> Value:
+        low, _, high = (seconds * 1e3 for seconds in found[ours][:3])
+        return Value(high, low, high, time_text(found[limit].median))
 
     return value
 
@@ -209,6 +236,13 @@ ENGINE: tuple[EngineRow, ...] = (
             ),
         },
         least=True,
+    ),
+    EngineRow(
+        "an order to stop, until the run has ended; the slowest counts",
+        "100 ms; the limit is two bare threads and an event",
+        100.0,
+        "ms",
+        {wait: millis(f"bench_cancel[{wait}]", "bench_cancel_peer") for wait in WAITS},
     ),
 )
 
