@@ -7,8 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from jobcore import LocalSession, Task, TaskGroup, Workspace, ops
+from jobcore import LocalSession, Task, TaskGroup, Workspace, WorkspaceType, ops
+from jobcore._fast.program import Program
 from jobcore.graph import execution_step
+from jobcore.runtime import lower
 from program_cases import Maker, build, check, observe
 from slow_program import in_python
 
@@ -73,6 +75,34 @@ def test_a_loop_of_many_rounds_does_not_compile_again():
             session.run(group)
             assert group.tasks()[0].outputs()[0].fetch() == 100_000
         assert session.compile(group) is first
+
+
+def test_running_again_compiles_nothing(session, monkeypatch):
+    made: list[object] = []
+
+    def counted(*arguments):
+        made.append(Program(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(lower, "Program", counted)
+    with TaskGroup(WorkspaceType.GLOBAL) as group:
+        with Task(name="flow"):
+            with ops.task_init():
+                ops.CreateCounter([], "c")
+            with ops.task_exit():
+                ops.RetrieveCount("c", "total")
+            with ops.loop(3), ops.If(ops.Const(True)):
+                ops.CountUp("c")
+                ops.net(lambda ws: None)
+        with Task(name="many", num_instances=2):
+            ops.Const(3, "three")
+    session.run(group)
+    first = len(made)
+    assert first >= 4
+    for _ in range(5):
+        session.run(group)
+    session.run(session.compile(group))
+    assert len(made) == first
 
 
 def test_a_count_beyond_64_bits_goes_round_until_it_is_stopped():
